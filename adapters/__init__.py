@@ -1,0 +1,1 @@
+"""Translators between the ports of the controller and the world. They never decide."""

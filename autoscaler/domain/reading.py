@@ -1,0 +1,198 @@
+"""What one scrape said: measured values, or why a value is unknown.
+
+A value is a number (zero included: "known idle") or an ``Unknown``. Python itself refuses arithmetic on
+``Unknown`` (it has no operators) and ``bool`` is refused explicitly, so an unknown can't slip through as zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NoReturn, TypeGuard
+
+
+class UnknownReason(StrEnum):
+    """Why a value is not known."""
+
+    UNREACHABLE = "Unreachable"
+    TIMEOUT = "Timeout"
+    HTTP_ERROR = "HttpError"
+    EMPTY_PAGE = "EmptyPage"
+    MALFORMED_PAGE = "MalformedPage"
+    PAGE_TOO_LARGE = "PageTooLarge"
+    WRONG_CONTENT = "WrongContent"
+    UNKNOWN_ENGINE = "UnknownEngine"
+    MISSING_SERIES = "MissingSeries"
+    OUT_OF_RANGE = "OutOfRange"
+    NOT_A_NUMBER = "NotANumber"
+    CONTRADICTION = "Contradiction"
+    NOT_EXPORTED = "NotExported"
+    STALE = "Stale"
+    RESET = "Reset"
+    WARMING_UP = "WarmingUp"
+    NO_REPLICAS = "NoReplicas"
+    NO_OBSERVATIONS = "NoObservations"
+    IMPOSSIBLE_FIT = "ImpossibleFit"
+    UNSATISFIABLE = "Unsatisfiable"
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The absence of a value, with its reason; not zero, not false, not comparable by size."""
+
+    reason: UnknownReason
+    detail: str = ""
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"an unknown value has no truth: {self}")
+
+    def __str__(self) -> str:
+        return f"unknown ({self.reason}{': ' + self.detail if self.detail else ''})"
+
+
+Measured = float | Unknown
+
+
+def is_known(value: Measured) -> TypeGuard[float]:
+    """True for a number, zero included."""
+    return not isinstance(value, Unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """A cumulative histogram as Prometheus exposes it.
+
+    ``bounds``: finite upper bounds, ascending, in the family's unit. ``counts``: observations at or below each
+    bound, never decreasing. ``count``: all observations, those above the last bound included. ``total``: their sum.
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[float, ...]
+    count: float
+    total: float
+
+    def __post_init__(self) -> None:
+        if len(self.bounds) != len(self.counts):
+            raise ValueError(f"{len(self.bounds)} bounds but {len(self.counts)} counts")
+
+    def since(self, earlier: Histogram) -> Histogram | Unknown:
+        """Observations made after ``earlier``; Unknown(RESET) where a count ran back or the bounds differ."""
+        if self.bounds != earlier.bounds:
+            return Unknown(UnknownReason.RESET, "bucket bounds changed")
+        if self.count < earlier.count:
+            return Unknown(UnknownReason.RESET, "count ran back")
+        counts = tuple([now - then for now, then in zip(self.counts, earlier.counts, strict=True)])
+        if counts and min(counts) < 0:
+            return Unknown(UnknownReason.RESET, "bucket ran back")
+        return Histogram(self.bounds, counts, self.count - earlier.count, self.total - earlier.total)
+
+    def plus(self, other: Histogram) -> Histogram | Unknown:
+        """Both together; only identical bounds may be merged (buckets of engine versions differ)."""
+        if self.bounds != other.bounds:
+            return Unknown(UnknownReason.CONTRADICTION, "bucket bounds differ")
+        counts = tuple([a + b for a, b in zip(self.counts, other.counts, strict=True)])
+        return Histogram(self.bounds, counts, self.count + other.count, self.total + other.total)
+
+    def share_within(self, threshold: float) -> Measured:
+        """Share of observations at or below ``threshold``, linear inside the bucket that holds it.
+
+        Above the last finite bound only a lower estimate is known: the share at that bound is returned.
+        """
+        if self.count <= 0:
+            return Unknown(UnknownReason.NO_OBSERVATIONS)
+        below_bound, below = 0.0, 0.0
+        for bound, count in zip(self.bounds, self.counts, strict=True):
+            if threshold <= bound:
+                part = 1.0 if bound == below_bound else (threshold - below_bound) / (bound - below_bound)
+                return min(1.0, (below + (count - below) * max(0.0, part)) / self.count)
+            below_bound, below = bound, count
+        return min(1.0, below / self.count)
+
+    def quantile(self, q: float) -> Measured:
+        """The ``q`` quantile, linear inside its bucket; the last finite bound where it lies beyond ("at least")."""
+        if self.count <= 0 or not self.bounds:
+            return Unknown(UnknownReason.NO_OBSERVATIONS)
+        rank, below_bound, below = q * self.count, 0.0, 0.0
+        for bound, count in zip(self.bounds, self.counts, strict=True):
+            if count >= rank:
+                part = 1.0 if count == below else (rank - below) / (count - below)
+                return below_bound + (bound - below_bound) * part
+            below_bound, below = bound, count
+        return self.bounds[-1]
+
+    def mean(self) -> Measured:
+        """Mean observation."""
+        if self.count <= 0:
+            return Unknown(UnknownReason.NO_OBSERVATIONS)
+        return self.total / self.count
+
+
+MaybeHistogram = Histogram | Unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineReading:
+    """One replica's page at one moment, in canonical signals. Counters are cumulative since the engine's start.
+
+    ``arrivals_stock`` is a number whose difference over time is the count of arrivals, however this engine makes it
+    visible (for vLLM: waiting + max(first tokens, finished + running)).
+    ``sources`` names, per signal, the series (alias) it was read from; ``warnings`` says what looked odd.
+    """
+
+    replica: str
+    at_s: float
+    engine: str
+    started_s: Measured
+    asleep: bool
+    waiting: Measured
+    running: Measured
+    kv_fraction: Measured
+    kv_capacity_tokens: Measured
+    completed: Measured
+    refused: Measured
+    preemptions: Measured
+    prompt_tokens: Measured
+    generation_tokens: Measured
+    arrivals_stock: Measured
+    ttft: MaybeHistogram
+    itl: MaybeHistogram
+    e2e: MaybeHistogram
+    queue_time: MaybeHistogram
+    prompt_length: MaybeHistogram
+    output_length: MaybeHistogram
+    sources: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayReading:
+    """What the gateway in front of a service saw. Counters are cumulative since the gateway's start.
+
+    ``waiting``: requests held because no replica is ready; ``in_flight``: all unanswered requests, the held included.
+    ``judged``: finished or failed requests compared with the SLO; ``within_slo``: those that met every threshold.
+    Times in seconds: ``ttft`` to the first body byte, ``itl`` the mean gap between chunks of a request, ``e2e`` whole.
+    """
+
+    service: str
+    at_s: float
+    started_s: float
+    arrivals: float
+    finished: float
+    failed: float
+    refused: float
+    waiting: float
+    in_flight: float
+    judged: float
+    within_slo: float
+    ttft: Histogram
+    itl: Histogram
+    e2e: Histogram
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observations:
+    """One round of scraping: a reading or the reason there is none, by replica name and by service."""
+
+    at_s: float
+    engines: dict[str, EngineReading | Unknown]
+    gateways: dict[str, GatewayReading | Unknown]

@@ -1,0 +1,133 @@
+"""What the controller needs of the world. Adapters implement these; the controller knows nothing else of it.
+
+Errors: an adapter turns its library's exceptions into one of the four ``PortError`` kinds below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from autoscaler.domain.capacity import LoadSample, ReplicaCapacity, RequestShape
+from autoscaler.domain.cluster import ClusterSnapshot
+from autoscaler.domain.demand import Forecast
+from autoscaler.domain.learned import Learned
+from autoscaler.domain.plan import ServiceDecision, VariantTarget
+from autoscaler.domain.reading import Observations, Unknown
+from autoscaler.domain.service import Service, ServiceId, Slo, Variant
+from autoscaler.domain.state import ControllerState, Tick
+
+
+class PortError(Exception):
+    """The world did not do as asked; the service concerned holds."""
+
+
+class UnavailableError(PortError):
+    """Not reachable now; may work at the next tick."""
+
+
+class RefusedError(PortError):
+    """Understood and refused (rights, quota, a full disk); a person has to change something."""
+
+
+class ConflictError(PortError):
+    """Somebody else changed it meanwhile."""
+
+
+class InvalidAnswerError(PortError):
+    """The answer makes no sense."""
+
+
+class Clock(Protocol):
+    """Time, and waiting for it."""
+
+    def now_s(self) -> float:
+        """Seconds since the epoch; never decreases during a run."""
+        ...
+
+    def wait_until(self, at_s: float) -> None:
+        """Return at ``at_s``, or earlier if woken."""
+        ...
+
+
+class Inventory(Protocol):
+    """What exists."""
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Devices, replicas and targets now. Raises UnavailableError."""
+        ...
+
+
+class MetricsSource(Protocol):
+    """What the replicas and the gateway say."""
+
+    def read(self, snapshot: ClusterSnapshot) -> Observations:
+        """One reading, or the reason for none, for each replica of the snapshot that has a metrics address, and for
+        each service with a gateway. Bounded in time; one bad page never costs another's reading. Raises nothing.
+        """
+        ...
+
+
+class ReplicaActuator(Protocol):
+    """Who changes the number of replicas."""
+
+    def scale(self, service: ServiceId, targets: Sequence[VariantTarget]) -> None:
+        """Ask for these counts. Idempotent; returns before the replicas are there. Raises PortError."""
+        ...
+
+
+class DecisionStore(Protocol):
+    """Where decisions go to be read by others."""
+
+    def publish(self, decision: ServiceDecision) -> None:
+        """Make it the service's latest. Raises PortError."""
+        ...
+
+
+class Forecaster(Protocol):
+    """An online estimator of the demand to come; pure, its memory is the ``Learned`` value."""
+
+    def start(self) -> Learned:
+        """The memory of one that has seen nothing."""
+        ...
+
+    def learn(self, learned: Learned, *, end_s: float, span_s: float, rate_rps: float, lead_s: float) -> Learned:
+        """Take in the mean rate over [end_s - span_s, end_s]; ``lead_s``: how far ahead it will be asked to look.
+
+        A gap (``end_s - span_s`` later than the last end) is unknown time, not zero load.
+        """
+        ...
+
+    def forecast(self, learned: Learned, *, now_s: float, lead_s: float, quantile: float) -> Forecast | Unknown:
+        """Demand at ``now_s + lead_s``; Unknown(WARMING_UP) before enough was seen."""
+        ...
+
+
+class CapacityModel(Protocol):
+    """An online estimator of what one replica can serve; pure, its memory is the ``Learned`` value."""
+
+    def start(self) -> Learned:
+        """The memory of one that has seen nothing."""
+        ...
+
+    def learn(self, learned: Learned, sample: LoadSample) -> Learned:
+        """Take in one window of measured load."""
+        ...
+
+    def capacity(
+        self, learned: Learned, *, variant: Variant, shape: RequestShape | Unknown, slo: Slo, fleet: int
+    ) -> ReplicaCapacity | Unknown:
+        """The rate of one replica, among ``fleet`` equal ones, with ``slo.share`` of requests within the SLO."""
+        ...
+
+
+class Journal(Protocol):
+    """Where ticks are kept, so that they can be explained, computed again, and continued after a restart."""
+
+    def restore(self) -> ControllerState | None:
+        """The state after the last recorded tick, or None where there is none (or it can't be read)."""
+        ...
+
+    def record(self, tick: Tick, services: Sequence[Service], next_state: ControllerState) -> None:
+        """Keep one tick: its inputs, its decision and the state after it. Raises PortError; nothing else is lost."""
+        ...

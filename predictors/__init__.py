@@ -1,0 +1,1 @@
+"""Estimators: demand forecasts, step-time capacity and start-up times. Numbers in, numbers out; they know no cluster."""
