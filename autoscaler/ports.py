@@ -6,6 +6,7 @@ Errors: an adapter turns its library's exceptions into one of the four ``PortErr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from autoscaler.domain.capacity import LoadSample, ReplicaCapacity, RequestShape
@@ -119,6 +120,26 @@ class CapacityModel(Protocol):
     ) -> ReplicaCapacity | Unknown:
         """The rate of one replica, among ``fleet`` equal ones, with ``slo.share`` of requests within the SLO."""
         ...
+
+
+class StartupModel(Protocol):
+    """How long the next start will take, from past ones; pure."""
+
+    def lead_time_s(self, *, starts_s: Sequence[float], still_starting_s: Sequence[float], assumed_s: float) -> float:
+        """P90 of the measured start-up times; running starts that already took longer raise it.
+
+        ``assumed_s`` answers while nothing was measured.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Models:
+    """The estimators that a decision uses."""
+
+    forecaster: Forecaster
+    capacity: CapacityModel
+    startup: StartupModel
 
 
 class Journal(Protocol):

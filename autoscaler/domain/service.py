@@ -106,9 +106,12 @@ class RatePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingRules:
-    """HPA's ``HPAScalingRules`` for one direction. No policies: no limit on the rate."""
+    """HPA's ``HPAScalingRules`` for one direction. No policies: no limit on the rate.
 
-    stabilization_window_s: float
+    ``stabilization_window_s`` None: chosen by the controller (up 0 s; down 60 s with a forecast, 300 s without).
+    """
+
+    stabilization_window_s: float | None = None
     select_policy: SelectPolicy = SelectPolicy.MAX
     policies: tuple[RatePolicy, ...] = ()
     tolerance: float = 0.0
@@ -118,8 +121,8 @@ class ScalingRules:
 class Behavior:
     """HPA's ``behavior``."""
 
-    scale_up: ScalingRules = ScalingRules(stabilization_window_s=0.0)
-    scale_down: ScalingRules = ScalingRules(stabilization_window_s=60.0)
+    scale_up: ScalingRules = ScalingRules()
+    scale_down: ScalingRules = ScalingRules()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscaler.domain.capacity import RequestShape
 from autoscaler.domain.cluster import ClusterSnapshot
 from autoscaler.domain.learned import Learned
 from autoscaler.domain.plan import Decision
-from autoscaler.domain.reading import EngineReading, GatewayReading, Histogram, Observations
+from autoscaler.domain.reading import EngineReading, GatewayReading, Observations
 from autoscaler.domain.service import ServiceId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaTrack:
-    """One replica's last usable reading, and since when its counters stand still though it has work.
+    """One replica as last observed.
 
-    ``rate_rps``: its arrivals per second when last measured.
+    ``rate_rps``: its arrivals per second then. ``flat_since_s``: since when its counters stand still though it has
+    work. ``unobserved_since_s``: since when no usable page came.
     """
 
     reading: EngineReading
@@ -30,52 +30,82 @@ class ReplicaTrack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VariantLoad:
+    """What the observed replicas of one variant did in one tick, summed over them.
+
+    ``running`` and ``waiting`` are the sums of the gauges at its end. ``saturated``: each had requests waiting.
+    """
+
+    variant: str
+    replicas: int
+    arrivals: float
+    completed: float
+    prompt_tokens: float
+    itl_sum_s: float
+    itl_count: float
+    e2e_sum_s: float
+    e2e_count: float
+    running: float
+    waiting: float
+    saturated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Increment:
     """What was added between two ticks over all observed replicas of a service.
 
     ``arrivals`` may be negative for one tick (a waiting client gave up); windows are summed before they are read.
-    ``observed_s``/``live_s``: replica-seconds observed and existing in the tick. ``ttft``/``itl``: new observations.
+    ``observed_s``/``live_s``: replica-seconds observed and existing in the tick. ``judged``/``within_slo``: requests
+    compared with the SLO, and those that met it. ``gateway``: the arrivals were counted by the gateway.
     """
 
     end_s: float
     span_s: float
     arrivals: float
-    completed: float
-    prompt_tokens: float
-    output_tokens: float
-    token_requests: float
     observed_s: float
     live_s: float
     judged: float
     within_slo: float
-    ttft: Histogram | None = None
-    itl: Histogram | None = None
-    running: float = 0.0
-    waiting: float = 0.0
+    gateway: bool
+    loads: tuple[VariantLoad, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthSums:
+    """Decayed sums over requests of prompt and output lengths and of their squares."""
+
+    prompts: float = 0.0
+    prompt: float = 0.0
+    prompt_sq: float = 0.0
+    outputs: float = 0.0
+    output: float = 0.0
+    output_sq: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceState:
     """Memory of one service.
 
-    ``since_s``: when this memory began. ``increments``: of the stable window, oldest first. ``theta``: -ln(1 - tau),
+    ``seen_s``: time of the last tick. ``increments``: of the stable window, oldest first. ``theta``: -ln(1 - tau),
     the self-tuned headroom. ``day_arrivals``: decayed mean of arrivals a day. ``starts_s``: latest measured start-up
-    times. ``requirements``: (time, replicas) of the stabilization windows. ``changes``: (time, delta) of the rate
-    policies' periods. ``peaks``: the largest need of each of the last 168 hours, ring by hour since the epoch.
+    times. ``starting``: replicas seen starting, by creation time. ``requirements``: (time, replicas) of
+    the stabilization windows. ``changes``: (time, delta) within the rate policies' periods. ``peaks_rps``: the largest
+    measured need of each of the last 168 hours, a ring by hour (``peak_hour``: the newest).
     ``idle_since_s``: since when no request was seen. ``woken_s``: when the service last left zero.
+    ``denied_since_s``: since when it has demand and no device.
     """
 
-    since_s: float
     seen_s: float
     tracks: Mapping[str, ReplicaTrack]
     gateway: GatewayReading | None
     increments: tuple[Increment, ...]
+    lengths: LengthSums
     forecaster: Learned
-    capacity: Learned
+    capacities: Mapping[str, Learned]
     theta: float
     day_arrivals: float
-    peaks: NDArray[np.float64]
-    shape: RequestShape | None = None
+    peaks_rps: NDArray[np.float64]
+    peak_hour: int
     starts_s: tuple[float, ...] = ()
     starting: Mapping[str, float] = field(default_factory=dict)
     requirements: tuple[tuple[float, int], ...] = ()
@@ -83,6 +113,7 @@ class ServiceState:
     idle_since_s: float | None = None
     woken_s: float | None = None
     denied_since_s: float | None = None
+    sampled_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,331 @@
+"""The whole decision, as a picture:
+
+    measure -> learn -> forecast -> capacity -> size -> stabilize -> limit     each service by itself
+                                                                       \\
+                                                                        pack   all services, for the devices
+
+Pure: the same arguments give the same decision, live, in a dry run and in a simulation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from autoscaler.domain.capacity import ReplicaCapacity
+from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica
+from autoscaler.domain.demand import Demand, Forecast
+from autoscaler.domain.plan import Decision, Hold, Plan, Reason, ServiceDecision, VariantTarget
+from autoscaler.domain.reading import Observations, Unknown, UnknownReason
+from autoscaler.domain.service import Behavior, Service, ServiceId
+from autoscaler.domain.state import ControllerState, ServiceState
+from autoscaler.policy import explaining, learning
+from autoscaler.policy.limits import limit
+from autoscaler.policy.measuring import measure
+from autoscaler.policy.packing import Allowance, Claim, Option, pack
+from autoscaler.policy.params import Params
+from autoscaler.policy.sizing import Fleet, Requirement, preferred, size
+from autoscaler.policy.stabilization import barred, down_window_s, stabilize
+from autoscaler.policy.tuning import quantile
+from autoscaler.ports import Models
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Assessed:
+    """One service after its own stages, before the devices are shared out."""
+
+    decision: ServiceDecision
+    claim: Claim
+    state: ServiceState
+    owner: str | None
+    kept_changes_s: float
+
+
+def decide(
+    *,
+    now_s: float,
+    state: ControllerState,
+    services: Sequence[Service],
+    snapshot: ClusterSnapshot,
+    observations: Observations,
+    models: Models,
+    params: Params,
+) -> tuple[Decision, ControllerState]:
+    """What every service should have at ``now_s``, and the memory for the next tick.
+
+    A service whose own stages fail holds with the error as its reason; the others are decided as ever.
+    """
+    assessed: list[_Assessed] = []
+    parts: list[ServiceDecision] = []
+    memory: dict[ServiceId, ServiceState] = {}
+    replicas = _by_service(services, snapshot)
+    for service in sorted(services, key=lambda service: service.id):
+        known = state.services.get(service.id)
+        try:
+            each = _assess(
+                now_s=now_s,
+                service=service,
+                state=known if known is not None else learning.fresh(service, models, params),
+                snapshot=snapshot,
+                replicas=replicas[service.id],
+                observations=observations,
+                models=models,
+                params=params,
+            )
+        except Exception as error:  # one service's fault must not become everybody's
+            parts.append(_broken(now_s, service, snapshot, error))
+            if known is not None:
+                memory[service.id] = known
+        else:
+            assessed.append(each)
+    allowances = pack([each.claim for each in assessed], snapshot.devices)
+    for each in assessed:
+        part, kept = _conclude(now_s, each, allowances[each.claim.service])
+        parts.append(part)
+        memory[part.service] = kept
+    parts.sort(key=lambda part: part.service)
+    return Decision(at_s=now_s, services=tuple(parts)), ControllerState(services=memory)
+
+
+def _assess(
+    *,
+    now_s: float,
+    service: Service,
+    state: ServiceState,
+    snapshot: ClusterSnapshot,
+    replicas: Sequence[Replica],
+    observations: Observations,
+    models: Models,
+    params: Params,
+) -> _Assessed:
+    asked, owner = _asked(service, snapshot)
+    measurement = measure(
+        now_s=now_s, service=service, state=state, replicas=replicas, observations=observations, params=params
+    )
+    demand = measurement.demand
+    state, lead_s = learning.learn(
+        now_s=now_s,
+        service=service,
+        state=state,
+        asked=sum(asked.values()),
+        measurement=measurement,
+        replicas=replicas,
+        models=models,
+        params=params,
+    )
+    forecast = _forecast(now_s, state, lead_s, models, params)
+    fleet = _fleet(now_s, asked, replicas, demand, state)
+    capacities = {
+        variant.name: models.capacity.capacity(
+            state.capacities[variant.name],
+            variant=variant,
+            shape=demand.shape,
+            slo=service.slo,
+            fleet=max(1, fleet.serving + fleet.starting),
+        )
+        for variant in service.variants
+    }
+    order = preferred(service, capacities)
+    capacity = capacities[order[0].name]
+    requirement = size(
+        service=service,
+        demand=demand,
+        forecast=forecast,
+        capacity=capacity,
+        fleet=fleet,
+        peak_rps=learning.peak(state),
+        lead_s=lead_s,
+        params=params,
+    )
+    window_s = down_window_s(service.behavior.scale_down, forecast, params)
+    up_window_s = service.behavior.scale_up.stabilization_window_s or 0.0
+    state = learning.remember_requirement(now_s, state, requirement, kept_s=max(window_s, up_window_s))
+    stable = stabilize(
+        now_s=now_s,
+        requirement=requirement,
+        asked=fleet.asked,
+        demand=demand,
+        forecast=forecast,
+        behavior=service.behavior,
+        requirements=state.requirements,
+        changes=state.changes,
+        params=params,
+    )
+    bounded = limit(fleet.asked if stable.replicas is None else stable.replicas, service.bounds)
+    phases = Counter(each.phase for each in replicas)
+    decision = ServiceDecision(
+        service=service.id,
+        at_s=now_s,
+        outcome=Hold(reason=Reason.UNKNOWN_DEMAND),
+        stages=(
+            explaining.measured(demand),
+            explaining.foreseen(forecast),
+            explaining.able(capacity),
+            requirement.result,
+            stable,
+            bounded,
+        ),
+        binding=bounded.reason,
+        current=tuple(VariantTarget(variant=name, replicas=count) for name, count in asked.items()),
+        demand=demand,
+        forecast=forecast,
+        capacity=capacity,
+        ready=phases[Phase.READY],
+        starting=phases[Phase.STARTING],
+        draining=phases[Phase.DRAINING],
+        failed=phases[Phase.FAILED],
+        lead_s=lead_s,
+        ages=explaining.ages(now_s, snapshot, measurement),
+    )
+    ready = Counter(each.variant for each in replicas if each.phase is Phase.READY)
+    options = tuple(
+        Option(
+            variant=variant.name,
+            devices=variant.devices,
+            per_unit=_per_unit(capacity, capacities[variant.name]),
+        )
+        for variant in order
+    )
+    claim = _claim(
+        service,
+        options,
+        units=bounded.replicas or 0,
+        requirement=requirement,
+        asked=asked,
+        ready=ready,
+        demand=demand,
+        waited_s=0.0 if state.denied_since_s is None else now_s - state.denied_since_s,
+        params=params,
+    )
+    return _Assessed(
+        decision=decision,
+        claim=claim,
+        state=state,
+        owner=owner,
+        kept_changes_s=_longest_period_s(service.behavior),
+    )
+
+
+def _conclude(now_s: float, assessed: _Assessed, allowance: Allowance) -> tuple[ServiceDecision, ServiceState]:
+    """The decision with its last stage, and the memory with what was changed."""
+    decision, state = assessed.decision, assessed.state
+    stages = (*decision.stages, allowance.result)
+    asked = sum(target.replicas for target in decision.current)
+    granted = sum(target.replicas for target in allowance.targets)
+    outcome = _outcome(assessed, allowance, asked, granted)
+    decision = replace(decision, outcome=outcome, stages=stages, binding=explaining.binding(stages))
+    state = learning.remember_change(now_s, state, decision.desired - asked, kept_s=assessed.kept_changes_s)
+    starved = allowance.denied > 0 and granted == 0 and assessed.claim.needed > 0
+    denied_since_s = (state.denied_since_s if state.denied_since_s is not None else now_s) if starved else None
+    return decision, replace(state, denied_since_s=denied_since_s)
+
+
+def _outcome(assessed: _Assessed, allowance: Allowance, asked: int, granted: int) -> Plan | Hold:
+    if assessed.owner is not None:
+        return Hold(reason=Reason.FOREIGN_OWNER, detail=f"{assessed.owner} also writes the replica count")
+    demand = assessed.decision.demand
+    if allowance.denied > 0 and granted == asked:
+        return Hold(reason=allowance.result.reason, detail=allowance.result.detail)
+    if granted == asked and isinstance(demand, Demand) and isinstance(demand.short_rps, Unknown):
+        return Hold(reason=Reason.UNKNOWN_DEMAND, detail=str(demand.short_rps))
+    return Plan(targets=tuple(sorted(allowance.targets, key=lambda target: target.variant)))
+
+
+def _by_service(services: Sequence[Service], snapshot: ClusterSnapshot) -> dict[ServiceId, list[Replica]]:
+    grouped: dict[ServiceId, list[Replica]] = {service.id: [] for service in services}
+    for replica in snapshot.replicas:
+        if replica.service in grouped:
+            grouped[replica.service].append(replica)
+    return grouped
+
+
+def _asked(service: Service, snapshot: ClusterSnapshot) -> tuple[Mapping[str, int], str | None]:
+    """Replicas asked for by variant, and who else writes them."""
+    mine = [target for target in snapshot.targets if target.service == service.id]
+    asked = {variant.name: 0 for variant in service.variants}
+    asked.update({target.variant: target.replicas for target in mine if target.variant in asked})
+    return asked, next((target.foreign_owner for target in mine if target.foreign_owner is not None), None)
+
+
+def _forecast(now_s: float, state: ServiceState, lead_s: float, models: Models, params: Params) -> Forecast | Unknown:
+    if not params.forecasting:
+        return Unknown(UnknownReason.NOT_EXPORTED, "forecasting is switched off")
+    return models.forecaster.forecast(state.forecaster, now_s=now_s, lead_s=lead_s, quantile=quantile(state.theta))
+
+
+def _fleet(
+    now_s: float, asked: Mapping[str, int], replicas: Sequence[Replica], demand: Demand, state: ServiceState
+) -> Fleet:
+    useless = {*demand.stuck, *demand.asleep}
+    ready = {each.name for each in replicas if each.phase is Phase.READY}
+    return Fleet(
+        asked=sum(asked.values()),
+        serving=len(ready - useless),
+        starting=sum(each.phase is Phase.STARTING for each in replicas),
+        broken=sum(each.phase is Phase.FAILED for each in replicas) + len(ready & useless),
+        up_s=now_s - state.woken_s if state.woken_s is not None else None,
+    )
+
+
+def _claim(
+    service: Service,
+    options: tuple[Option, ...],
+    *,
+    units: int,
+    requirement: Requirement,
+    asked: Mapping[str, int],
+    ready: Mapping[str, int],
+    demand: Demand,
+    waited_s: float,
+    params: Params,
+) -> Claim:
+    held = sum(asked.values())
+    return Claim(
+        service=service.id,
+        priority=service.priority,
+        units=units,
+        needed=min(units, requirement.up),
+        minimum=service.bounds.min_replicas,
+        # what may not be given up on the present knowledge can't be taken by another service either
+        locked=held if barred(demand) is not None else 0,
+        options=options,
+        asked=asked,
+        ready=ready,
+        overdue=waited_s > params.turn_s,
+    )
+
+
+def _per_unit(unit: ReplicaCapacity | Unknown, other: ReplicaCapacity | Unknown) -> float:
+    """How many replicas of the other variant serve as much as one unit; one where either is unknown."""
+    if isinstance(unit, Unknown) or isinstance(other, Unknown):
+        return 1.0
+    return unit.rps / other.rps
+
+
+def _longest_period_s(behavior: Behavior) -> float:
+    policies = (*behavior.scale_up.policies, *behavior.scale_down.policies)
+    return max((policy.period_s for policy in policies), default=0.0)
+
+
+def _broken(now_s: float, service: Service, snapshot: ClusterSnapshot, error: Exception) -> ServiceDecision:
+    """A hold for a service whose decision failed."""
+    asked, _ = _asked(service, snapshot)
+    phases = Counter(each.phase for each in snapshot.replicas if each.service == service.id)
+    unknown = Unknown(UnknownReason.CONTRADICTION, "the decision failed")
+    return ServiceDecision(
+        service=service.id,
+        at_s=now_s,
+        outcome=Hold(reason=Reason.SERVICE_ERROR, detail=f"{type(error).__name__}: {error}"),
+        stages=(),
+        binding=Reason.SERVICE_ERROR,
+        current=tuple(VariantTarget(variant=name, replicas=count) for name, count in asked.items()),
+        demand=unknown,
+        forecast=unknown,
+        capacity=unknown,
+        ready=phases[Phase.READY],
+        starting=phases[Phase.STARTING],
+        draining=phases[Phase.DRAINING],
+        failed=phases[Phase.FAILED],
+        lead_s=0.0,
+    )

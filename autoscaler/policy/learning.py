@@ -1,0 +1,175 @@
+"""What one service's memory takes in at each tick: demand, start-up times, capacity, attained share, requirements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from autoscaler.domain.capacity import LoadSample, RequestShape
+from autoscaler.domain.cluster import Phase, Replica
+from autoscaler.domain.reading import Measured, Unknown, UnknownReason
+from autoscaler.domain.service import Service
+from autoscaler.domain.state import LengthSums, ServiceState
+from autoscaler.policy import tuning
+from autoscaler.policy.measuring import Measurement
+from autoscaler.policy.params import Params
+from autoscaler.policy.sizing import Requirement
+from autoscaler.policy.windows import recent, variant_load
+from autoscaler.ports import Models
+
+_HOURS = 168
+_HOUR_S = 3600.0
+
+
+def fresh(service: Service, models: Models, params: Params) -> ServiceState:
+    """The memory of a service that was never seen."""
+    return ServiceState(
+        seen_s=0.0,
+        tracks={},
+        gateway=None,
+        increments=(),
+        lengths=LengthSums(),
+        forecaster=models.forecaster.start(),
+        capacities={variant.name: models.capacity.start() for variant in service.variants},
+        theta=tuning.initial_theta(params),
+        day_arrivals=0.0,
+        peaks_rps=np.zeros(_HOURS),
+        peak_hour=0,
+    )
+
+
+def learn(
+    *,
+    now_s: float,
+    service: Service,
+    state: ServiceState,
+    asked: int,
+    measurement: Measurement,
+    replicas: Sequence[Replica],
+    models: Models,
+    params: Params,
+) -> tuple[ServiceState, float]:
+    """The memory after this tick's measurement, and the time from asking for a replica to having it (lead time)."""
+    demand = measurement.demand
+    starts_s, starting = _starts(state, replicas, params)
+    lead_s = params.interval_s + models.startup.lead_time_s(
+        starts_s=starts_s,
+        still_starting_s=[now_s - created_s for created_s in starting.values()],
+        assumed_s=service.startup_s,
+    )
+    forecaster = state.forecaster
+    if not isinstance(demand.tick_rps, Unknown):
+        forecaster = models.forecaster.learn(
+            forecaster, end_s=now_s, span_s=demand.tick_span_s, rate_rps=demand.tick_rps, lead_s=lead_s
+        )
+    a_day = tuning.day_arrivals(state.day_arrivals, rate_rps=demand.tick_rps, span_s=demand.tick_span_s)
+    state = replace(
+        state,
+        seen_s=now_s,
+        tracks=measurement.tracks,
+        gateway=measurement.gateway,
+        increments=measurement.increments,
+        lengths=measurement.lengths,
+        idle_since_s=measurement.idle_since_s,
+        forecaster=forecaster,
+        day_arrivals=a_day,
+        theta=tuning.tune(
+            state.theta,
+            judged=demand.arrived,
+            missed=demand.missed,
+            share=service.slo.share,
+            a_day=a_day,
+            params=params,
+        ),
+        starts_s=starts_s,
+        starting=starting,
+        woken_s=None if asked == 0 else state.woken_s if state.woken_s is not None else now_s,
+    )
+    state = _with_samples(service, state, demand.shape, now_s=now_s, models=models, params=params)
+    return state, lead_s
+
+
+def peak(state: ServiceState) -> float:
+    """The largest measured need of the last seven days, requests per second."""
+    return float(state.peaks_rps.max())
+
+
+def remember_requirement(now_s: float, state: ServiceState, requirement: Requirement, *, kept_s: float) -> ServiceState:
+    """With this tick's need, for the down window and the soft cap. The newest entry before the window stays too."""
+    entries = (*state.requirements, (now_s, requirement.down))
+    older = [at_s for at_s, _ in entries if at_s <= now_s - kept_s]
+    keep_from_s = max(older, default=float("-inf"))
+    hour = int(now_s // _HOUR_S)
+    peaks = state.peaks_rps.copy()
+    passed = min(hour - state.peak_hour, _HOURS)
+    for step in range(passed):
+        peaks[(hour - step) % _HOURS] = 0.0
+    peaks[hour % _HOURS] = max(peaks[hour % _HOURS], requirement.measured_rps)
+    return replace(
+        state,
+        requirements=tuple(entry for entry in entries if entry[0] >= keep_from_s),
+        peaks_rps=peaks,
+        peak_hour=max(hour, state.peak_hour),
+    )
+
+
+def remember_change(now_s: float, state: ServiceState, delta: int, *, kept_s: float) -> ServiceState:
+    """With a change of the target, for the rate policies."""
+    changes = tuple(change for change in state.changes if change[0] > now_s - kept_s)
+    return replace(state, changes=(*changes, (now_s, delta)) if delta else changes)
+
+
+def _starts(
+    state: ServiceState, replicas: Sequence[Replica], params: Params
+) -> tuple[tuple[float, ...], Mapping[str, float]]:
+    """Start-up times measured so far, and who is starting since when. Failed starts teach nothing."""
+    starts_s = list(state.starts_s)
+    for replica in replicas:
+        created_s = state.starting.get(replica.name)
+        if created_s is not None and replica.phase is Phase.READY and replica.ready_s is not None:
+            starts_s.append(max(0.0, replica.ready_s - created_s))
+    starting = {each.name: each.created_s for each in replicas if each.phase is Phase.STARTING}
+    return tuple(starts_s[-params.kept_starts :]), starting
+
+
+def _with_samples(
+    service: Service,
+    state: ServiceState,
+    shape: RequestShape | Unknown,
+    *,
+    now_s: float,
+    models: Models,
+    params: Params,
+) -> ServiceState:
+    """With one load sample a variant for the capacity model, at most one each short window."""
+    due = state.sampled_s is None or now_s - state.sampled_s >= params.short_window_s - 1e-6
+    within = recent(state.increments, now_s=now_s, window_s=params.short_window_s)
+    capacities = {
+        variant.name: state.capacities.get(variant.name, models.capacity.start()) for variant in service.variants
+    }
+    if not due or not within:
+        return replace(state, capacities=capacities)
+    for variant in service.variants:
+        total = variant_load(within, variant.name)
+        if total is None:
+            continue
+        load, span_s = total
+        none = Unknown(UnknownReason.NO_OBSERVATIONS)
+        running = load.running / load.replicas
+        context: Measured = none if isinstance(shape, Unknown) else running * (shape.prompt + shape.output / 2)
+        sample = LoadSample(
+            at_s=now_s,
+            itl_s=load.itl_sum_s / load.itl_count if load.itl_count > 0 else none,
+            running=running,
+            context_tokens=context,
+            prefill_tps=load.prompt_tokens / span_s / load.replicas,
+            arrival_rps=load.arrivals / span_s / load.replicas,
+            completed_rps=load.completed / span_s / load.replicas,
+            e2e_s=load.e2e_sum_s / load.e2e_count if load.e2e_count > 0 else none,
+            waiting=load.waiting / load.replicas,
+            saturated=load.saturated,
+        )
+        capacities[variant.name] = models.capacity.learn(capacities[variant.name], sample)
+    return replace(state, capacities=capacities, sampled_s=now_s)

@@ -1,0 +1,154 @@
+"""Stage 7: who gets the devices.
+
+Services ask for replicas one unit at a time; each unit takes the first of its variants whose devices are free. Units
+go in this order: those that a service of unknown demand holds; those a service must have (demand, or its minimum)
+before those it merely keeps warm; higher priority first; demand before an idle minimum; first units of all before
+second units of any; a service that waited its turn out before the holder; the holder before a newcomer. The order is
+total (it ends in the name), so the same input gives the same answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from autoscaler.domain.cluster import Device
+from autoscaler.domain.plan import Reason, Stage, StageResult, VariantTarget
+from autoscaler.domain.service import DeviceRequest, ServiceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A variant that may serve a unit: its devices and how many of its replicas are worth one unit."""
+
+    variant: str
+    devices: DeviceRequest | None
+    per_unit: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What one service asks for.
+
+    ``units``: replicas of the first option wanted; ``needed``: how many of them demand asks for; ``minimum``: how many
+    the user insists on. ``asked``/``ready``: replicas by variant, asked for before and ready now.
+    ``locked``: units that may not be taken from it (its demand is not fully known).
+    ``overdue``: it has waited for devices longer than its turn.
+    """
+
+    service: ServiceId
+    priority: int
+    units: int
+    needed: int
+    minimum: int
+    options: tuple[Option, ...]
+    asked: Mapping[str, int]
+    ready: Mapping[str, int]
+    locked: int = 0
+    overdue: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """What it gets, by variant in the order of its options, and why. ``denied``: units it got no device for."""
+
+    targets: tuple[VariantTarget, ...]
+    denied: int
+    result: StageResult
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    claim: Claim
+    index: int
+
+    def rank(self) -> tuple[bool, bool, int, bool, int, bool, bool, str]:
+        claim = self.claim
+        needed = self.index < claim.needed
+        must = needed or self.index < claim.minimum
+        held = self.index < sum(claim.asked.values())
+        return (
+            self.index >= claim.locked,
+            not must,
+            -claim.priority,
+            not needed,
+            self.index,
+            not claim.overdue,
+            not held,
+            claim.service,
+        )
+
+
+def pack(claims: Sequence[Claim], devices: Sequence[Device]) -> dict[ServiceId, Allowance]:
+    """Shares the healthy devices out; a service without device needs gets all it asks for."""
+    free = Counter(device.kind for device in devices if device.healthy)
+    existing = Counter(free)
+    got: dict[ServiceId, Counter[str]] = {claim.service: Counter() for claim in claims}
+    worth: dict[ServiceId, float] = {claim.service: 0.0 for claim in claims}
+    denied: Counter[ServiceId] = Counter()
+    units = sorted(
+        (_Unit(claim, index) for claim in claims for index in range(claim.units)),
+        key=lambda unit: unit.rank(),
+    )
+    for unit in units:
+        claim = unit.claim
+        # Replicas of a larger variant may already cover this unit.
+        if worth[claim.service] >= unit.index + 1 - 1e-9:
+            continue
+        while worth[claim.service] < unit.index + 1 - 1e-9:
+            option = next((each for each in claim.options if _fits(each.devices, free)), None)
+            if option is None:
+                denied[claim.service] += 1
+                break
+            if option.devices is not None:
+                free[option.devices.kind] -= option.devices.count
+            got[claim.service][option.variant] += 1
+            worth[claim.service] += 1 / option.per_unit
+    return {
+        claim.service: _allowance(claim, got[claim.service], denied[claim.service], free, existing)
+        for claim in sorted(claims, key=lambda claim: claim.service)
+    }
+
+
+def _fits(request: DeviceRequest | None, free: Mapping[str, int]) -> bool:
+    return request is None or free.get(request.kind, 0) >= request.count
+
+
+def _allowance(
+    claim: Claim, got: Mapping[str, int], denied: int, free: Counter[str], existing: Mapping[str, int]
+) -> Allowance:
+    targets = _handed_over(claim, got, free)
+    total = sum(target.replicas for target in targets)
+    asked = sum(claim.asked.values())
+    kinds = sorted({option.devices.kind for option in claim.options if option.devices is not None})
+    if denied == 0:
+        reason, detail = Reason.PLACED, ""
+    elif not any(existing.get(kind, 0) for kind in kinds):
+        reason, detail = Reason.NO_DEVICE_OF_KIND, f"no healthy device of kind {' or '.join(kinds)} exists"
+    elif total < asked:
+        reason = Reason.DEVICES_TAKEN
+        detail = f"{claim.units} wanted, {total} placed: others need the {' and '.join(kinds)} devices more"
+    else:
+        reason = Reason.DEVICES_EXHAUSTED
+        detail = f"{claim.units} wanted, {total} placed: no free {' or '.join(kinds)} device"
+    result = StageResult(stage=Stage.PACK, replicas=total, reason=reason, detail=detail)
+    return Allowance(targets=targets, denied=denied, result=result)
+
+
+def _handed_over(claim: Claim, got: Mapping[str, int], free: Counter[str]) -> tuple[VariantTarget, ...]:
+    """The targets, with replicas of variants that are being left kept until those that replace them are ready."""
+    ready_worth = sum(
+        min(claim.ready.get(option.variant, 0), got.get(option.variant, 0)) / option.per_unit
+        for option in claim.options
+    )
+    targets = []
+    for option in claim.options:
+        count = got.get(option.variant, 0)
+        leaving = claim.ready.get(option.variant, 0) - count
+        while leaving > 0 and ready_worth < claim.units - 1e-9 and _fits(option.devices, free):
+            if option.devices is not None:
+                free[option.devices.kind] -= option.devices.count
+            count, leaving, ready_worth = count + 1, leaving - 1, ready_worth + 1 / option.per_unit
+        targets.append(VariantTarget(variant=option.variant, replicas=count))
+    return tuple(targets)

@@ -1,0 +1,165 @@
+"""What one replica did since it was last observed: reset-safe differences, and whether it makes progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from autoscaler.domain.cluster import Replica
+from autoscaler.domain.reading import (
+    EngineReading,
+    Histogram,
+    MaybeHistogram,
+    Measured,
+    Unknown,
+    UnknownReason,
+    is_known,
+)
+from autoscaler.domain.state import ReplicaTrack
+from autoscaler.policy.params import Params
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Differences over ``span_s``; None for a signal that the engine does not show (or that was reset midway)."""
+
+    span_s: float
+    arrivals: float
+    completed: float | None
+    prompt_tokens: float | None
+    generation_tokens: float | None
+    ttft: Histogram | None
+    itl: Histogram | None
+    e2e: Histogram | None
+    prompt_length: Histogram | None
+    output_length: Histogram | None
+
+
+def restarted(reading: EngineReading, earlier: EngineReading) -> bool:
+    """The engine started anew in between: its counters began at zero again."""
+    if is_known(reading.started_s) and is_known(earlier.started_s) and reading.started_s > earlier.started_s + 1:
+        return True
+    counters = (
+        (reading.completed, earlier.completed),
+        (reading.prompt_tokens, earlier.prompt_tokens),
+        (reading.generation_tokens, earlier.generation_tokens),
+        (_count(reading.ttft), _count(earlier.ttft)),
+    )
+    return any(is_known(now) and is_known(then) and now < then for now, then in counters)
+
+
+def progress(reading: EngineReading, earlier: EngineReading | None, *, since_s: float) -> Progress | Unknown:
+    """Differences between two pages of one replica.
+
+    ``earlier`` None: from the engine's start (all counters zero), which was at ``since_s``. Where the engine
+    restarted in between, what it counts now came after the restart. Unknown where arrivals can't be told.
+    """
+    if isinstance(reading.arrivals_stock, Unknown):
+        return reading.arrivals_stock
+    if earlier is not None and restarted(reading, earlier):
+        since_s, earlier = earlier.at_s, None
+    before = earlier.arrivals_stock if earlier is not None else 0.0
+    if isinstance(before, Unknown):
+        return before
+    span_s = reading.at_s - since_s
+    if span_s <= 0:
+        return Unknown(UnknownReason.STALE, "no new page since the last tick")
+
+    then = earlier
+    return Progress(
+        span_s=span_s,
+        arrivals=reading.arrivals_stock - before,
+        completed=_gained(reading.completed, then.completed if then else None),
+        prompt_tokens=_gained(reading.prompt_tokens, then.prompt_tokens if then else None),
+        generation_tokens=_gained(reading.generation_tokens, then.generation_tokens if then else None),
+        ttft=_added(reading.ttft, then.ttft if then else None),
+        itl=_added(reading.itl, then.itl if then else None),
+        e2e=_added(reading.e2e, then.e2e if then else None),
+        prompt_length=_added(reading.prompt_length, then.prompt_length if then else None),
+        output_length=_added(reading.output_length, then.output_length if then else None),
+    )
+
+
+def _gained(now: Measured, then: Measured | None) -> float | None:
+    if isinstance(now, Unknown) or isinstance(then, Unknown):
+        return None
+    return max(0.0, now - (then or 0.0))
+
+
+def _added(now: MaybeHistogram, then: MaybeHistogram | None) -> Histogram | None:
+    if isinstance(now, Unknown) or isinstance(then, Unknown):
+        return None
+    since = now.since(then) if then is not None else now
+    return None if isinstance(since, Unknown) else since
+
+
+def observe(
+    replica: Replica,
+    reading: EngineReading | Unknown | None,
+    track: ReplicaTrack | None,
+    *,
+    now_s: float,
+    params: Params,
+) -> tuple[ReplicaTrack | None, Progress | Unknown]:
+    """Take in one replica's page: its new track, and what it did since the last one.
+
+    Without a usable page the old track stays, marked unobserved since now. A replica seen for the first time
+    counts from its engine's zero if it became ready within the stable window, else only from the next page on.
+    """
+    if reading is None:
+        reading = Unknown(UnknownReason.UNREACHABLE, "no page")
+    if not isinstance(reading, Unknown) and now_s - reading.at_s > params.stale_after_s:
+        reading = Unknown(UnknownReason.STALE, f"the page is {now_s - reading.at_s:.0f} s old")
+    if isinstance(reading, Unknown):
+        return _unobserved(track, now_s), reading
+    if isinstance(reading.arrivals_stock, Unknown):
+        return _unobserved(track, now_s), reading.arrivals_stock
+    if track is None:
+        young = replica.ready_s is not None and now_s - replica.ready_s <= params.stable_window_s
+        done: Progress | Unknown
+        if young and replica.ready_s is not None:
+            done = progress(reading, None, since_s=min(replica.ready_s, reading.at_s - 1e-3))
+        else:
+            done = Unknown(UnknownReason.WARMING_UP, "first page of this replica")
+        rate = max(0.0, done.arrivals / done.span_s) if isinstance(done, Progress) else 0.0
+        return ReplicaTrack(reading=reading, rate_rps=rate), done
+    done = progress(reading, track.reading, since_s=track.reading.at_s)
+    if isinstance(done, Unknown):
+        if reading.at_s <= track.reading.at_s:
+            return _unobserved(track, now_s), done
+        return ReplicaTrack(reading=reading, rate_rps=track.rate_rps), done
+    flat_since_s = (track.flat_since_s or track.reading.at_s) if _flat(reading, done) else None
+    return (
+        ReplicaTrack(
+            reading=reading,
+            rate_rps=max(0.0, done.arrivals / done.span_s),
+            flat_since_s=flat_since_s,
+        ),
+        done,
+    )
+
+
+def is_stuck(track: ReplicaTrack | None, *, now_s: float, params: Params) -> bool:
+    """Work but no progress for long: no capacity, and its queue is no measure of demand."""
+    return (
+        track is not None
+        and track.flat_since_s is not None
+        and now_s - track.flat_since_s >= max(params.stuck_after_s, 3 * params.interval_s)
+    )
+
+
+def _unobserved(track: ReplicaTrack | None, now_s: float) -> ReplicaTrack | None:
+    if track is None or track.unobserved_since_s is not None:
+        return track
+    return replace(track, unobserved_since_s=now_s)
+
+
+def _flat(reading: EngineReading, done: Progress) -> bool:
+    """Requests are there, and neither a token nor a request came out since the last page."""
+    work = sum(value for value in (reading.waiting, reading.running) if is_known(value))
+    moved = [done.generation_tokens, done.completed, done.ttft.count if done.ttft else None]
+    known = [value for value in moved if value is not None]
+    return work > 0 and bool(known) and not any(known)
+
+
+def _count(histogram: MaybeHistogram) -> Measured:
+    return histogram if isinstance(histogram, Unknown) else histogram.count

@@ -1,0 +1,102 @@
+"""Sums over the recent past, taken from the increments of single ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from autoscaler.domain.state import Increment, VariantLoad
+
+# A window counts as full when this share of it is covered: ticks never fall exactly on its edge.
+_FULL = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The latest increments that together span a window.
+
+    ``span_s``: what they span. ``arrivals``: never negative. ``full``: they cover the window without a gap.
+    ``coverage``: observed share of the replica-seconds, 1 where no replica existed.
+    """
+
+    span_s: float
+    arrivals: float
+    judged: float
+    within_slo: float
+    coverage: float
+    full: bool
+
+
+def recent(increments: Sequence[Increment], *, now_s: float, window_s: float) -> tuple[Increment, ...]:
+    """The increments that end within the window before ``now_s``, oldest first."""
+    cut_s = now_s - window_s + 1e-6
+    first = len(increments)
+    while first > 0 and increments[first - 1].end_s > cut_s:
+        first -= 1
+    return tuple(increments[first:])
+
+
+def window(increments: Sequence[Increment], *, now_s: float, window_s: float) -> Window:
+    """Sum of the latest increments up to ``window_s``, at least one."""
+    within = recent(increments, now_s=now_s, window_s=window_s) or tuple(increments[-1:])
+    span_s = arrivals = judged = within_slo = observed_s = live_s = 0.0
+    for part in within:
+        span_s += part.span_s
+        arrivals += part.arrivals
+        judged += part.judged
+        within_slo += part.within_slo
+        observed_s += part.observed_s
+        live_s += part.live_s
+    newest_s = within[-1].end_s if within else float("-inf")
+    covered_s = span_s if newest_s >= now_s - 1e-6 else 0.0
+    return Window(
+        span_s=span_s,
+        arrivals=max(0.0, arrivals),
+        judged=judged,
+        within_slo=within_slo,
+        coverage=1.0 if live_s <= 0 else observed_s / live_s,
+        full=covered_s >= _FULL * window_s,
+    )
+
+
+def variant_load(increments: Iterable[Increment], variant: str) -> tuple[VariantLoad, float] | None:
+    """Sums of one variant's load over the increments, gauges as their time-weighted means, and the time they span.
+
+    None where the variant was not observed in every one of them.
+    """
+    span_s = arrivals = completed = prompt_tokens = itl_sum_s = itl_count = e2e_sum_s = e2e_count = 0.0
+    running_s = waiting_s = replicas_s = 0.0
+    saturated = True
+    for part in increments:
+        load = next((each for each in part.loads if each.variant == variant), None)
+        if load is None:
+            return None
+        span_s += part.span_s
+        arrivals += load.arrivals
+        completed += load.completed
+        prompt_tokens += load.prompt_tokens
+        itl_sum_s += load.itl_sum_s
+        itl_count += load.itl_count
+        e2e_sum_s += load.e2e_sum_s
+        e2e_count += load.e2e_count
+        running_s += load.running * part.span_s
+        waiting_s += load.waiting * part.span_s
+        replicas_s += load.replicas * part.span_s
+        saturated = saturated and load.saturated
+    if span_s <= 0 or replicas_s <= 0:
+        return None
+    total = VariantLoad(
+        variant=variant,
+        replicas=max(1, round(replicas_s / span_s)),
+        arrivals=max(0.0, arrivals),
+        completed=completed,
+        prompt_tokens=prompt_tokens,
+        itl_sum_s=itl_sum_s,
+        itl_count=itl_count,
+        e2e_sum_s=e2e_sum_s,
+        e2e_count=e2e_count,
+        running=running_s / span_s,
+        waiting=waiting_s / span_s,
+        saturated=saturated,
+    )
+    return total, span_s
