@@ -92,7 +92,8 @@ class ServiceState:
     the stabilization windows. ``changes``: (time, delta) within the rate policies' periods. ``peaks_rps``: the largest
     measured need of each of the last 168 hours, a ring by hour (``peak_hour``: the newest).
     ``idle_since_s``: since when no request was seen. ``woken_s``: when the service last left zero.
-    ``denied_since_s``: since when it has demand and no device.
+    ``denied_since_s``: since when it has demand and no device. ``leaving``: replicas asked for only until those of
+    another variant that replace them are ready.
     """
 
     seen_s: float
@@ -113,6 +114,7 @@ class ServiceState:
     idle_since_s: float | None = None
     woken_s: float | None = None
     denied_since_s: float | None = None
+    leaving: Mapping[str, int] = field(default_factory=dict)
     sampled_s: float | None = None
 
 

@@ -192,7 +192,7 @@ def _assess(
         options,
         units=bounded.replicas or 0,
         requirement=requirement,
-        asked=asked,
+        held=fleet.asked,
         ready=ready,
         demand=demand,
         waited_s=0.0 if state.denied_since_s is None else now_s - state.denied_since_s,
@@ -218,14 +218,16 @@ def _conclude(now_s: float, assessed: _Assessed, allowance: Allowance) -> tuple[
     state = learning.remember_change(now_s, state, decision.desired - asked, kept_s=assessed.kept_changes_s)
     starved = allowance.denied > 0 and granted == 0 and assessed.claim.needed > 0
     denied_since_s = (state.denied_since_s if state.denied_since_s is not None else now_s) if starved else None
-    return decision, replace(state, denied_since_s=denied_since_s)
+    leaving = allowance.leaving if isinstance(outcome, Plan) else state.leaving
+    return decision, replace(state, denied_since_s=denied_since_s, leaving=leaving)
 
 
 def _outcome(assessed: _Assessed, allowance: Allowance, asked: int, granted: int) -> Plan | Hold:
     if assessed.owner is not None:
         return Hold(reason=Reason.FOREIGN_OWNER, detail=f"{assessed.owner} also writes the replica count")
     demand = assessed.decision.demand
-    if allowance.denied > 0 and granted == asked:
+    infeasible = allowance.result.reason is Reason.NO_DEVICE_OF_KIND
+    if infeasible or (allowance.denied > 0 and granted == asked):
         return Hold(reason=allowance.result.reason, detail=allowance.result.detail)
     if granted == asked and isinstance(demand, Demand) and isinstance(demand.short_rps, Unknown):
         return Hold(reason=Reason.UNKNOWN_DEMAND, detail=str(demand.short_rps))
@@ -260,7 +262,7 @@ def _fleet(
     useless = {*demand.stuck, *demand.asleep}
     ready = {each.name for each in replicas if each.phase is Phase.READY}
     return Fleet(
-        asked=sum(asked.values()),
+        asked=sum(max(0, count - state.leaving.get(name, 0)) for name, count in asked.items()),
         serving=len(ready - useless),
         starting=sum(each.phase is Phase.STARTING for each in replicas),
         broken=sum(each.phase is Phase.FAILED for each in replicas) + len(ready & useless),
@@ -274,13 +276,12 @@ def _claim(
     *,
     units: int,
     requirement: Requirement,
-    asked: Mapping[str, int],
+    held: int,
     ready: Mapping[str, int],
     demand: Demand,
     waited_s: float,
     params: Params,
 ) -> Claim:
-    held = sum(asked.values())
     return Claim(
         service=service.id,
         priority=service.priority,
@@ -290,7 +291,7 @@ def _claim(
         # what may not be given up on the present knowledge can't be taken by another service either
         locked=held if barred(demand) is not None else 0,
         options=options,
-        asked=asked,
+        held=held,
         ready=ready,
         overdue=waited_s > params.turn_s,
     )

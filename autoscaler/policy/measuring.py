@@ -156,10 +156,7 @@ def _increment(
     observed = [each for each in seen if isinstance(each.done, Progress)]
     if not isinstance(counted, _Counted) and not observed:
         return None
-    # A replica's own span may be longer than the tick (it was dark): its rate counts, not its sum.
-    arrivals = sum(
-        each.done.arrivals / each.done.span_s * span_s for each in observed if isinstance(each.done, Progress)
-    )
+    arrivals = sum(_in_tick(each.done, span_s) for each in observed if isinstance(each.done, Progress))
     blocking = [each for each in seen if each.blocks]
     gateway_blind = isinstance(gateway, Unknown) or isinstance(counted, Unknown)
     judged, within = (counted.judged, counted.within_slo) if isinstance(counted, _Counted) else _judge(slo, observed)
@@ -174,6 +171,11 @@ def _increment(
         gateway=isinstance(counted, _Counted),
         loads=_loads(observed),
     )
+
+
+def _in_tick(done: Progress, span_s: float) -> float:
+    """The arrivals that belong to a tick of ``span_s``: of a replica that was dark for longer, only its share."""
+    return done.arrivals * min(1.0, span_s / done.span_s)
 
 
 def _judge(slo: Slo, observed: Sequence[_Seen]) -> tuple[float, float]:

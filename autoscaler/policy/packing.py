@@ -32,7 +32,7 @@ class Claim:
     """What one service asks for.
 
     ``units``: replicas of the first option wanted; ``needed``: how many of them demand asks for; ``minimum``: how many
-    the user insists on. ``asked``/``ready``: replicas by variant, asked for before and ready now.
+    the user insists on. ``held``: units asked for before. ``ready``: replicas ready now, by variant.
     ``locked``: units that may not be taken from it (its demand is not fully known).
     ``overdue``: it has waited for devices longer than its turn.
     """
@@ -43,7 +43,7 @@ class Claim:
     needed: int
     minimum: int
     options: tuple[Option, ...]
-    asked: Mapping[str, int]
+    held: int
     ready: Mapping[str, int]
     locked: int = 0
     overdue: bool = False
@@ -51,9 +51,14 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What it gets, by variant in the order of its options, and why. ``denied``: units it got no device for."""
+    """What it gets, by variant in the order of its options, and why.
+
+    ``leaving``: the replicas among ``targets`` that stay only until their replacements are ready.
+    ``denied``: units it got no device for.
+    """
 
     targets: tuple[VariantTarget, ...]
+    leaving: Mapping[str, int]
     denied: int
     result: StageResult
 
@@ -67,7 +72,7 @@ class _Unit:
         claim = self.claim
         needed = self.index < claim.needed
         must = needed or self.index < claim.minimum
-        held = self.index < sum(claim.asked.values())
+        held = self.index < claim.held
         return (
             self.index >= claim.locked,
             not must,
@@ -118,37 +123,39 @@ def _fits(request: DeviceRequest | None, free: Mapping[str, int]) -> bool:
 def _allowance(
     claim: Claim, got: Mapping[str, int], denied: int, free: Counter[str], existing: Mapping[str, int]
 ) -> Allowance:
-    targets = _handed_over(claim, got, free)
+    leaving = _leaving(claim, got, free)
+    targets = tuple(
+        VariantTarget(variant=option.variant, replicas=got.get(option.variant, 0) + leaving.get(option.variant, 0))
+        for option in claim.options
+    )
     total = sum(target.replicas for target in targets)
-    asked = sum(claim.asked.values())
     kinds = sorted({option.devices.kind for option in claim.options if option.devices is not None})
     if denied == 0:
         reason, detail = Reason.PLACED, ""
     elif not any(existing.get(kind, 0) for kind in kinds):
         reason, detail = Reason.NO_DEVICE_OF_KIND, f"no healthy device of kind {' or '.join(kinds)} exists"
-    elif total < asked:
+    elif total < claim.held:
         reason = Reason.DEVICES_TAKEN
         detail = f"{claim.units} wanted, {total} placed: others need the {' and '.join(kinds)} devices more"
     else:
         reason = Reason.DEVICES_EXHAUSTED
         detail = f"{claim.units} wanted, {total} placed: no free {' or '.join(kinds)} device"
     result = StageResult(stage=Stage.PACK, replicas=total, reason=reason, detail=detail)
-    return Allowance(targets=targets, denied=denied, result=result)
+    return Allowance(targets=targets, leaving=leaving, denied=denied, result=result)
 
 
-def _handed_over(claim: Claim, got: Mapping[str, int], free: Counter[str]) -> tuple[VariantTarget, ...]:
-    """The targets, with replicas of variants that are being left kept until those that replace them are ready."""
+def _leaving(claim: Claim, got: Mapping[str, int], free: Counter[str]) -> dict[str, int]:
+    """Ready replicas of variants that are being left, kept while those that replace them are not ready."""
     ready_worth = sum(
         min(claim.ready.get(option.variant, 0), got.get(option.variant, 0)) / option.per_unit
         for option in claim.options
     )
-    targets = []
+    leaving: Counter[str] = Counter()
     for option in claim.options:
-        count = got.get(option.variant, 0)
-        leaving = claim.ready.get(option.variant, 0) - count
-        while leaving > 0 and ready_worth < claim.units - 1e-9 and _fits(option.devices, free):
+        surplus = claim.ready.get(option.variant, 0) - got.get(option.variant, 0)
+        while surplus > 0 and ready_worth < claim.units - 1e-9 and _fits(option.devices, free):
             if option.devices is not None:
                 free[option.devices.kind] -= option.devices.count
-            count, leaving, ready_worth = count + 1, leaving - 1, ready_worth + 1 / option.per_unit
-        targets.append(VariantTarget(variant=option.variant, replicas=count))
-    return tuple(targets)
+            leaving[option.variant] += 1
+            surplus, ready_worth = surplus - 1, ready_worth + 1 / option.per_unit
+    return dict(leaving)

@@ -109,6 +109,9 @@ def size(
         f"max(measured {asked_of:.3g}, foreseen {foreseen_rps:.3g}) + backlog {backlog_rps:.3g} req/s "
         f"over {capacity.rps:.3g} req/s a replica ({capacity.limit} limit, {capacity.source})"
     )
+    if isinstance(demand.short_rps, Unknown) and up <= fleet.asked:
+        up, down, reason = fleet.asked, fleet.asked, Reason.UNKNOWN_DEMAND
+        detail = f"arrivals {demand.short_rps}"
     if max(up, down) == 0 and fleet.asked > 0 and service.bounds.min_replicas == 0:
         down, reason, detail = _to_zero(service, demand, fleet, lead_s=lead_s)
     result = StageResult(stage=Stage.SIZE, replicas=up, reason=reason, detail=detail, inputs=tuple(inputs))

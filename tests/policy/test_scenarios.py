@@ -1,0 +1,445 @@
+"""Step by step: the state of the world, the time that passes, the decision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from world import CHAT, World, models, service
+
+from autoscaler.domain.cluster import Device, Phase
+from autoscaler.domain.demand import Demand
+from autoscaler.domain.plan import Hold, Plan, Reason, Stage
+from autoscaler.domain.reading import GatewayReading, Histogram, Unknown, UnknownReason
+from autoscaler.domain.service import (
+    Behavior,
+    Bounds,
+    DeviceRequest,
+    IdlePolicy,
+    PolicyType,
+    RatePolicy,
+    ScalingRules,
+    SelectPolicy,
+    ServiceId,
+    Variant,
+)
+from autoscaler.policy.params import Params
+
+TIMEOUT = Unknown(UnknownReason.TIMEOUT)
+EMPTY = Histogram((1.0,), (0.0,), 0.0, 0.0)
+
+
+def gateway(world: World, *, arrivals: float, waiting: float = 0.0, name: str = "chat") -> GatewayReading:
+    return GatewayReading(
+        service=name,
+        at_s=world.now_s,
+        started_s=1.0,
+        arrivals=arrivals,
+        finished=arrivals - waiting,
+        failed=0.0,
+        refused=0.0,
+        waiting=waiting,
+        in_flight=waiting,
+        judged=arrivals - waiting,
+        within_slo=arrivals - waiting,
+        ttft=EMPTY,
+        itl=EMPTY,
+        e2e=EMPTY,
+    )
+
+
+def test_a_load_step_is_answered_in_the_tick_that_sees_it() -> None:
+    world = World()
+    world.start(2)
+    world.ticks(6, 15)
+    part = world.tick(55)
+    assert (part.desired, part.binding) == (6, Reason.MEASURED_LOAD)
+
+
+def test_starting_replicas_are_supply_so_growth_does_not_cascade() -> None:
+    world = World(boot_s=120)
+    world.start(1)
+    world.ticks(6, 8)
+    assert [world.tick(35).desired for _ in range(6)] == [4] * 6
+
+
+def test_a_shrink_waits_for_the_down_window_and_goes_to_its_largest_need() -> None:
+    world = World(models=models(foreseen=lambda _: 0.0))
+    world.start(6)
+    world.ticks(8, 55)
+    desired = [world.tick(rps).desired for rps in (12, 12, 32, 12, 12, 12, 12, 12, 12)]
+    # 55 req/s leaves the 60-s window after four ticks, then 32 req/s dominates until it leaves too
+    assert desired == [6, 6, 6, 6, 4, 4, 4, 2, 2]
+
+
+def test_without_a_forecast_the_down_window_is_five_minutes() -> None:
+    world = World()
+    world.start(6)
+    world.ticks(30, 55)
+    desired = [world.tick(12).desired for _ in range(22)]
+    assert desired.index(2) == 20
+
+
+def test_a_fresh_controller_does_not_shrink_before_its_windows_are_full() -> None:
+    world = World(models=models(foreseen=lambda _: 0.0))
+    world.start(6)
+    desired = [world.tick(12).desired for _ in range(8)]
+    # the first tick only sets the baseline (its need is unknown: six), then come 60 s of measuring
+    assert desired == [6, 6, 6, 6, 6, 2, 2, 2]
+
+
+def test_a_restart_is_a_gap_and_the_window_fills_again() -> None:
+    world = World(models=models(foreseen=lambda _: 0.0))
+    world.start(6)
+    world.ticks(10, 55)
+    world.now_s += 600
+    first = world.tick(12)
+    assert isinstance(first.outcome, Hold)
+    assert [world.tick(12).desired for _ in range(5)][:3] == [6, 6, 6]
+
+
+@pytest.mark.parametrize("dark", [1, 4], ids=["one-of-four", "four-of-four"])
+def test_dark_replicas_bar_a_shrink_and_say_so(dark: int) -> None:
+    world = World(models=models(foreseen=lambda _: 0.0))
+    world.start(4)
+    world.ticks(10, 35)
+    for name in world.ready()[:dark]:
+        world.engines[name].fault = TIMEOUT
+    parts = [world.tick(5) for _ in range(12)]
+    assert {part.desired for part in parts} == {4}
+    assert parts[-1].binding is (Reason.UNKNOWN_DEMAND if dark == 4 else Reason.PARTIAL_COVERAGE)
+    for name in world.ready():
+        world.engines[name].fault = None
+    assert world.ticks(6, 5).desired == 1
+
+
+def test_a_replica_dark_for_good_counts_as_loaded_and_lets_its_peers_shrink() -> None:
+    world = World(models=models(foreseen=lambda _: 0.0))
+    world.start(8)
+    world.ticks(10, 78)
+    world.engines[world.ready()[0]].fault = TIMEOUT
+    world.ticks(4, 30)
+    assert world.tick(30).desired == 8
+    # observed 26.25 req/s plus the dark one's last known 9.75: four replicas, not the three of 30 req/s
+    assert world.ticks(30, 30).desired == 4
+
+
+def test_unknown_demand_is_a_hold_with_its_reason() -> None:
+    world = World()
+    world.start(3)
+    world.ticks(6, 20)
+    for name in world.ready():
+        world.engines[name].fault = Unknown(UnknownReason.EMPTY_PAGE)
+    part = world.tick(20)
+    assert isinstance(part.outcome, Hold)
+    assert part.outcome.reason is Reason.UNKNOWN_DEMAND
+    assert "EmptyPage" in part.outcome.detail
+
+
+def test_a_forecast_raises_ahead_of_the_load_and_never_lowers() -> None:
+    world = World(models=models(foreseen=lambda at_s: 30.0))
+    world.start(2)
+    assert world.ticks(5, 25).desired == 3
+    world.models = models(foreseen=lambda at_s: 0.0)
+    assert world.tick(25).desired == 3
+
+
+def test_a_forecast_is_capped_by_the_largest_need_of_the_week() -> None:
+    world = World(models=models(foreseen=lambda at_s: 10_000.0))
+    world.start(2)
+    part = world.ticks(6, 15)
+    assert part.desired == 3
+    assert next(stage for stage in part.stages if stage.stage is Stage.SIZE).reason is Reason.SOFT_CAP
+
+
+def test_a_backlog_asks_for_the_replicas_that_work_it_off() -> None:
+    world = World()
+    world.start(1)
+    world.ticks(5, 5)
+    world.engines[world.ready()[0]].waiting = 1200
+    # 5 measured + 1200 that arrived at once in 15 s + 1200/60 to drain them
+    assert world.tick(5).desired == 10
+    assert world.tick(5).desired == 10
+
+
+def test_a_stuck_replica_is_replaced_and_its_queue_does_not_run_the_fleet_away() -> None:
+    world = World()
+    world.start(2)
+    world.ticks(6, 12)
+    sick = world.ready()[0]
+    for step in range(8):
+        world.now_s += 15
+        world.engines[sick].running = 4
+        world.engines[sick].waiting = 400 + 100 * step
+        world.engines[world.ready()[1]].serve(12 * 15)
+        part = world.decide().services[0]
+    assert isinstance(part.demand, Demand)
+    assert part.demand.stuck == (sick,)
+    world.engines[sick].waiting = 1200.0
+    world.engines[sick].running = 4
+    quiet = world.now_s
+    while world.now_s < quiet + 75:
+        world.now_s += 15
+        for name in world.ready():
+            if name != sick:
+                world.engines[name].serve(12 * 15 / (len(world.ready()) - 1))
+        part = world.decide().services[0]
+        world.reconcile()
+    assert next(stage for stage in part.stages if stage.stage is Stage.SIZE).replicas == 3
+
+
+def test_a_counter_that_runs_back_is_a_restart_not_a_negative_load() -> None:
+    world = World(models=models(foreseen=lambda _: 0.0))
+    world.start(2)
+    world.ticks(6, 15)
+    for name in world.ready():
+        world.engines[name] = replace(world.engines[name], completed=0, first_tokens=0, tokens=0, late=0)
+    part = world.tick(15)
+    assert part.desired == 2
+    assert isinstance(part.demand, Demand)
+    assert part.demand.short_rps == pytest.approx(15)
+
+
+def test_zero_is_left_when_a_request_waits_and_reached_only_after_the_idle_time() -> None:
+    idle = IdlePolicy(after_s=60, min_uptime_factor=2)
+    world = World(services=(service(bounds=Bounds(min_replicas=0), idle=idle, startup_s=30),))
+    world.start(0)
+    world.gateways["chat"] = gateway(world, arrivals=0)
+    assert world.tick().desired == 0
+    world.gateways["chat"] = replace(gateway(world, arrivals=3, waiting=3), at_s=world.now_s + 15)
+    woken = world.tick()
+    assert (woken.desired, woken.binding) == (1, Reason.WAKE_FROM_ZERO)
+    desired = []
+    for _ in range(30):
+        world.gateways["chat"] = replace(gateway(world, arrivals=3), at_s=world.now_s + 15)
+        desired.append(world.tick().desired)
+    assert 0 in desired
+    assert desired.index(0) * 15 >= 60
+    assert set(desired[desired.index(0) :]) == {0}
+
+
+def test_without_gateway_and_replicas_nothing_is_known_and_zero_is_kept() -> None:
+    world = World(services=(service(bounds=Bounds(min_replicas=0)),))
+    world.start(0)
+    part = world.ticks(3)
+    assert isinstance(part.outcome, Hold)
+    assert part.desired == 0
+
+
+def test_requests_between_two_ticks_wake_the_service_even_if_they_are_gone() -> None:
+    world = World(services=(service(bounds=Bounds(min_replicas=0)),))
+    world.start(0)
+    world.gateways["chat"] = gateway(world, arrivals=0)
+    world.tick()
+    world.gateways["chat"] = replace(gateway(world, arrivals=1), at_s=world.now_s + 15)
+    assert world.tick().desired == 1
+
+
+def test_a_foreign_owner_is_reported_and_never_fought() -> None:
+    world = World()
+    world.start(2)
+    world.ticks(5, 15)
+    world.owner = "keda-operator"
+    part = world.tick(90)
+    assert part.outcome == Hold(reason=Reason.FOREIGN_OWNER, detail="keda-operator also writes the replica count")
+    assert part.desired == 2
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        pytest.param(ScalingRules(policies=(RatePolicy(type=PolicyType.PODS, value=2, period_s=60),)), 4, id="pods"),
+        pytest.param(
+            ScalingRules(policies=(RatePolicy(type=PolicyType.PERCENT, value=50, period_s=60),)), 3, id="percent"
+        ),
+        pytest.param(
+            ScalingRules(
+                policies=(
+                    RatePolicy(type=PolicyType.PODS, value=4, period_s=60),
+                    RatePolicy(type=PolicyType.PERCENT, value=50, period_s=60),
+                ),
+                select_policy=SelectPolicy.MIN,
+            ),
+            3,
+            id="min-of-two",
+        ),
+        pytest.param(ScalingRules(select_policy=SelectPolicy.DISABLED), 2, id="disabled"),
+        pytest.param(ScalingRules(stabilization_window_s=60), 2, id="stabilized"),
+        pytest.param(ScalingRules(tolerance=3.0), 2, id="within-tolerance"),
+        pytest.param(ScalingRules(), 8, id="no-limit"),
+    ],
+)
+def test_scale_up_rules_speak_hpa(rules: ScalingRules, expected: int) -> None:
+    world = World(services=(service(behavior=Behavior(scale_up=rules)),))
+    world.start(2)
+    world.ticks(6, 15)
+    assert world.tick(75).desired == expected
+
+
+def test_rate_policies_allow_the_next_step_after_their_period() -> None:
+    rules = ScalingRules(policies=(RatePolicy(type=PolicyType.PODS, value=2, period_s=30),))
+    world = World(services=(service(behavior=Behavior(scale_up=rules)),))
+    world.start(2)
+    world.ticks(6, 15)
+    assert [world.tick(95).desired for _ in range(6)] == [4, 4, 6, 6, 8, 8]
+
+
+def test_failed_replicas_are_replaced_while_others_serve() -> None:
+    world = World()
+    world.start(3)
+    world.ticks(6, 25)
+    broken = world.ready()[0]
+    world.replicas[broken] = replace(world.replicas[broken], phase=Phase.FAILED)
+    assert world.tick(25).desired == 4
+
+
+def test_a_crash_loop_of_all_replicas_does_not_grow() -> None:
+    world = World()
+    world.start(3)
+    world.ticks(6, 25)
+    for name in world.ready():
+        world.replicas[name] = replace(world.replicas[name], phase=Phase.FAILED)
+    assert world.ticks(4).desired == 3
+
+
+GPU = DeviceRequest(kind="gpu", count=1)
+
+
+def two_models_one_gpu(**changes: object) -> World:
+    variants = (Variant(name="default", devices=GPU),)
+    idle = IdlePolicy(after_s=3600)
+    pair = tuple(
+        service(name, variants=variants, bounds=Bounds(min_replicas=0), idle=idle, **changes) for name in ("a", "b")
+    )
+    return World(services=pair, devices=(Device(id="0"),), params=Params(turn_s=60))
+
+
+def test_an_idle_model_gives_its_gpu_to_the_one_that_is_asked_for() -> None:
+    world = two_models_one_gpu()
+    a, b = ServiceId("a"), ServiceId("b")
+    world.start(1, name=a)
+    world.start(0, name=b)
+    total = {"a": 0.0, "b": 0.0}
+
+    def step(a_rps: float, b_new: float, b_waiting: float) -> tuple[int, int]:
+        total["a"] += a_rps * 15
+        total["b"] += b_new
+        for name, waiting in (("a", 0.0), ("b", b_waiting)):
+            world.gateways[name] = replace(
+                gateway(world, arrivals=total[name], waiting=waiting, name=name), at_s=world.now_s + 15
+            )
+        world.tick()
+        return world.targets[a, "default"], world.targets[b, "default"]
+
+    for _ in range(6):
+        assert step(5, 0, 0) == (1, 0)
+    for _ in range(6):
+        assert step(0, 0, 0) == (1, 0)
+    assert step(0, 4, 4) == (0, 1)
+    for _ in range(8):
+        assert step(0, 1, 0) == (0, 1)
+
+
+def test_two_busy_models_take_turns_on_one_gpu() -> None:
+    world = two_models_one_gpu()
+    a, b = ServiceId("a"), ServiceId("b")
+    world.start(1, name=a)
+    world.start(0, name=b)
+    held = []
+    for step in range(30):
+        for name in ("a", "b"):
+            world.gateways[name] = replace(
+                gateway(world, arrivals=100.0 * (step + 1), waiting=2, name=name), at_s=world.now_s + 15
+            )
+        world.tick()
+        held.append(world.targets[a, "default"] - world.targets[b, "default"])
+    assert set(held) == {1, -1}
+    changes = sum(now != before for now, before in zip(held[1:], held[:-1], strict=True))
+    assert 3 <= changes <= 8
+
+
+def test_higher_priority_takes_the_devices_of_lower() -> None:
+    variants = (Variant(name="default", devices=GPU),)
+    low = service("low", variants=variants, bounds=Bounds(min_replicas=0))
+    high = service("high", variants=variants, bounds=Bounds(min_replicas=0), priority=10)
+    world = World(services=(high, low), devices=(Device(id="0"), Device(id="1")))
+    world.start(2, name=ServiceId("low"))
+    world.start(0, name=ServiceId("high"))
+    total = {"high": 0.0, "low": 0.0}
+    targets = []
+    for step in range(10):
+        total["low"] += 15 * 15
+        total["high"] += 15 * 15 if step >= 7 else 0
+        for name, count in total.items():
+            world.gateways[name] = replace(gateway(world, arrivals=count, name=name), at_s=world.now_s + 15)
+        world.tick()
+        targets.append((world.targets[ServiceId("high"), "default"], world.targets[ServiceId("low"), "default"]))
+    assert targets[6] == (0, 2)
+    assert targets[-1] == (2, 0)
+
+
+def test_what_cannot_be_placed_is_a_hold_with_the_lacking_kind() -> None:
+    variant = Variant(name="default", devices=DeviceRequest(kind="mig-1g.10gb", count=1))
+    world = World(services=(service(variants=(variant,)),), devices=(Device(id="0"),))
+    world.start(1)
+    part = world.ticks(3, 5)
+    assert isinstance(part.outcome, Hold)
+    assert part.outcome.reason is Reason.NO_DEVICE_OF_KIND
+    assert "mig-1g.10gb" in part.outcome.detail
+    assert part.desired == 1
+
+
+def test_the_cheaper_variant_is_taken_first_and_the_dearer_when_devices_run_out() -> None:
+    cheap = Variant(name="slice", cost=1.0, devices=DeviceRequest(kind="mig-3g.40gb", count=1))
+    dear = Variant(name="whole", cost=3.0, devices=GPU)
+    devices = (Device(id="m0", kind="mig-3g.40gb"), Device(id="m1", kind="mig-3g.40gb"), Device(id="0"))
+    world = World(services=(service(variants=(dear, cheap)),), devices=devices)
+    world.targets[CHAT, "whole"] = 0
+    world.start(1, variant="slice")
+    world.ticks(6, 8)
+    world.tick(25)
+    assert (world.targets[CHAT, "slice"], world.targets[CHAT, "whole"]) == (2, 1)
+
+
+def test_a_dearer_variant_is_kept_until_its_replacement_is_ready() -> None:
+    cheap = Variant(name="cheap", cost=1.0)
+    dear = Variant(name="dear", cost=3.0)
+    world = World(services=(service(variants=(dear, cheap)),), boot_s=60)
+    world.targets[CHAT, "cheap"] = 0
+    world.start(1, variant="dear")
+    seen = []
+    for _ in range(14):
+        world.tick(8)
+        seen.append((world.targets[CHAT, "dear"], world.targets[CHAT, "cheap"]))
+    assert (1, 1) in seen
+    assert seen[-1] == (0, 1)
+    assert all(dear_count + cheap_count >= 1 for dear_count, cheap_count in seen)
+
+
+def test_the_headroom_follows_the_share_in_slo() -> None:
+    def run(late_share: float) -> float:
+        world = World(models=models(foreseen=lambda _: 0.0))
+        world.start(3)
+        for _ in range(60):
+            world.now_s += 15
+            world.offer(300, late=300 * late_share)
+            world.decide()
+        return world.state.services[CHAT].theta
+
+    assert run(0.0) < run(0.01) < run(0.2)
+
+
+def test_measured_starts_replace_the_assumed_start_up_time() -> None:
+    world = World(services=(service(startup_s=500),), boot_s=45)
+    world.start(1)
+    assert world.ticks(5, 5).lead_s == 515
+    world.ticks(6, 25)
+    assert world.tick(25).lead_s == pytest.approx(60)
+
+
+def test_plan_names_every_variant_it_decided() -> None:
+    world = World()
+    world.start(1)
+    part = world.ticks(5, 5)
+    assert isinstance(part.outcome, Plan)
+    assert [stage.stage for stage in part.stages] == list(Stage)
