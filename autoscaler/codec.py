@@ -65,6 +65,7 @@ _converter.register_unstructure_hook_func(_is_array, _array_to_json)
 _converter.register_structure_hook_func(_is_array, _array_from_json)
 _converter.register_unstructure_hook_factory(_is_dataclass_union, lambda _: _unstructure_union)
 _converter.register_structure_hook_func(_is_dataclass_union, _structure_union)
+_converter.register_unstructure_hook(float, float)  # an integer in a float's place gives the same bytes
 _converter.register_structure_hook(str | float, lambda value, _: value)
 _converter.register_unstructure_hook(str | float, lambda value: value)
 
