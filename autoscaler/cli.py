@@ -1,0 +1,241 @@
+"""The command ``gpu-autoscaler``. Tables on a terminal, JSON when asked or piped."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from datetime import datetime
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console, RenderableType
+
+from adapters.engines.page_source import fetch_source
+from adapters.engines.reading_report import report_page, to_json
+from adapters.local.recording import Recording
+from autoscaler.codec import to_plain
+from autoscaler.config import ConfigError, ConfigFile, json_schema, load
+from autoscaler.domain.plan import ServiceDecision
+from autoscaler.domain.service import Engine, ServiceId
+from autoscaler.local_look import look_once
+from autoscaler.local_run import LocalRun
+from autoscaler.ports import PortError
+from autoscaler.replaying import replay
+from autoscaler.reporting import log_to
+from autoscaler.screens import decision_screen, page_screen, replay_screen
+
+app = typer.Typer(
+    name="gpu-autoscaler",
+    help="Holds the latency SLO of inference services at the least GPU cost.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class Output(StrEnum):
+    """How an answer is written; AUTO: a table on a terminal, JSON in a pipe."""
+
+    AUTO = "auto"
+    TABLE = "table"
+    JSON = "json"
+
+
+Config = Annotated[Path, typer.Option("--config", "-c", help="The configuration file.")]
+StateDir = Annotated[Path | None, typer.Option("--state-dir", help="The state directory, if not the file's.")]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table or json; by default json in a pipe.")]
+
+
+@app.command()
+def run(
+    config: Config = Path("gpu-autoscaler.yaml"),
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide and publish, but change nothing.")] = False,
+    leave_running: Annotated[
+        bool, typer.Option("--leave-running", help="At the end leave replicas and gateway as they are.")
+    ] = False,
+) -> None:
+    """Run the services of a configuration on this machine and keep them at their SLO."""
+    log_to()
+    try:
+        with LocalRun(_config(config), dry_run=dry_run, leave_running=leave_running) as local:
+
+            def stop(signum: int, frame: FrameType | None) -> None:
+                local.stop()
+
+            signal.signal(signal.SIGTERM, stop)
+            signal.signal(signal.SIGINT, stop)
+            print(local.settings.effective, file=sys.stderr)
+            gateway = local.settings.gateway
+            print(f"gateway    http://{gateway.host}:{gateway.port}/", file=sys.stderr)
+            print(f"dashboard  {local.api.url}", file=sys.stderr, flush=True)
+            local.run()
+    except PortError as error:
+        _fail(str(error))
+
+
+@app.command()
+def once(
+    config: Config = Path("gpu-autoscaler.yaml"),
+    *,
+    after: Annotated[
+        float, typer.Option(help="Seconds between a first look, for the rates, and the deciding one.", min=0.0)
+    ] = 2.0,
+    output: OutputOption = Output.AUTO,
+) -> None:
+    """Observe and decide once, print the decision, and act on nothing. Works beside a running controller."""
+    try:
+        decision = look_once(_config(config).settings, after_s=after)
+    except PortError as error:
+        _fail(str(error))
+    _print_decisions(decision.services, output)
+
+
+@app.command()
+def explain(
+    service: Annotated[str, typer.Argument(help="The service's name.")],
+    *,
+    at: Annotated[
+        str | None, typer.Option(help="A time: seconds since the epoch, or 2026-11-30T12:00:00 (local).")
+    ] = None,
+    config: Config = Path("gpu-autoscaler.yaml"),
+    state_dir: StateDir = None,
+    output: OutputOption = Output.AUTO,
+) -> None:
+    """Why a service had the replicas it had: inputs with their ages, each stage's number and reason, what binds."""
+    recording = Recording(state_dir if state_dir is not None else _config(config).settings.state_dir)
+    try:
+        part = recording.decision_at(ServiceId(service), _time(at))
+        known = recording.services()
+    except PortError as error:
+        _fail(str(error))
+    if part is None:
+        names = ", ".join(known) or "none"
+        _fail(f"no decision of service {service!r} is recorded for that time; recorded services: {names}")
+    _print_decisions([part], output)
+
+
+@app.command("replay")
+def replay_command(
+    file: Annotated[Path, typer.Argument(help="A state directory, or the state.sqlite of one.")],
+    *,
+    output: OutputOption = Output.AUTO,
+) -> None:
+    """Compute recorded decisions again and show any difference; exit code 1 if there is one."""
+    total, different = 0, []
+    try:
+        for each in replay(Recording(file)):
+            total += 1
+            if each.differences:
+                different.append(each)
+    except PortError as error:
+        _fail(str(error))
+    if total == 0:
+        _fail(f"{file} holds no recorded ticks")
+    plain = {"decisions": total, "different": [to_plain(each) for each in different]}
+    _print(replay_screen(different, total=total), plain, output)
+    if different:
+        raise typer.Exit(1)
+
+
+@app.command()
+def read(
+    source: Annotated[str, typer.Argument(metavar="URL|FILE", help="A metrics page; - reads standard input.")],
+    *,
+    engine: Annotated[Engine, typer.Option(help="The engine, if the page should not tell it.")] = Engine.AUTO,
+    model: Annotated[str | None, typer.Option(help="Count only this model's series.")] = None,
+    output: OutputOption = Output.AUTO,
+) -> None:
+    """Read a metrics page as the controller does: each signal, the series it came from, what is unknown and why."""
+    try:
+        page = fetch_source(source, stdin=sys.stdin.buffer)
+    except PortError as error:
+        _fail(str(error))
+    report = report_page(page, engine=engine, model=model)
+    if _as_json(output):
+        print(to_json(report))
+    else:
+        Console().print(page_screen(report))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of the configuration file."""
+    print(json.dumps(json_schema(), indent=2))
+
+
+@app.command()
+def check(config: Config = Path("gpu-autoscaler.yaml")) -> None:
+    """Read a configuration file and print it with all its defaults, or everything that is wrong with it."""
+    try:
+        settings = load(config)
+    except ConfigError as error:
+        _fail(str(error))
+    for warning in settings.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(settings.effective, end="")
+
+
+@app.command("version")
+def version_command() -> None:
+    """Print the version."""
+    print(version("gpu-autoscaler"))
+
+
+def main() -> None:
+    """The entry point."""
+    app()
+
+
+def _config(path: Path) -> ConfigFile:
+    try:
+        return ConfigFile(path)
+    except ConfigError as error:
+        _fail(str(error))
+
+
+def _time(text: str | None) -> float:
+    if text is None:
+        return sys.float_info.max
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except ValueError:
+        _fail(f"--at: must be seconds since the epoch or an ISO time such as 2026-11-30T12:00:00, got {text!r}")
+
+
+def _print_decisions(parts: list[ServiceDecision] | tuple[ServiceDecision, ...], output: Output) -> None:
+    if _as_json(output):
+        print(json.dumps([to_plain(part) for part in parts], indent=2))
+        return
+    console = Console()
+    for part in parts:
+        console.print(decision_screen(part))
+
+
+def _print(screen: RenderableType, plain: object, output: Output) -> None:
+    if _as_json(output):
+        print(json.dumps(plain, indent=2))
+    else:
+        Console().print(screen)
+
+
+def _as_json(output: Output) -> bool:
+    return output is Output.JSON or (output is Output.AUTO and not sys.stdout.isatty())
+
+
+def _fail(message: str) -> NoReturn:
+    print(message, file=sys.stderr)
+    raise typer.Exit(2)
+
+
+if __name__ == "__main__":
+    main()

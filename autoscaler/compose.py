@@ -1,0 +1,42 @@
+"""The composition shared by every executable: which estimators, and how ports become a controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from autoscaler.controller import Controller, Plans, Ports
+from autoscaler.domain.cluster import ClusterSnapshot
+from autoscaler.domain.reading import EngineReading, GatewayReading, Observations, Unknown
+from autoscaler.ports import MetricsSource, Models
+from predictors.capacity import StepTimeCapacity
+from predictors.mixture import LevelMixture
+from predictors.startup import StartupTimes
+
+
+def build_models() -> Models:
+    """The shipped estimators. They hold no state, so one set serves all services, live and in a replay."""
+    return Models(forecaster=LevelMixture(), capacity=StepTimeCapacity(), startup=StartupTimes())
+
+
+def build_controller(*, ports: Ports, plans: Callable[[], Plans]) -> Controller:
+    """The controller over these ports; ``plans`` is asked before every tick, so a changed configuration counts."""
+    return Controller(ports=ports, models=build_models(), plans=plans)
+
+
+class JoinedSource:
+    """Several sources as one: each replica and each service is told by the source that knows it."""
+
+    def __init__(self, sources: Sequence[MetricsSource]) -> None:
+        self._sources = tuple(sources)
+
+    def read(self, snapshot: ClusterSnapshot) -> Observations:
+        """All sources' readings, taken one after the other."""
+        engines: dict[str, EngineReading | Unknown] = {}
+        gateways: dict[str, GatewayReading | Unknown] = {}
+        at_s = snapshot.at_s
+        for source in self._sources:
+            part = source.read(snapshot)
+            engines.update(part.engines)
+            gateways.update(part.gateways)
+            at_s = part.at_s
+        return Observations(at_s=at_s, engines=engines, gateways=gateways)

@@ -1,0 +1,224 @@
+"""The whole of it on this machine: state directory, gateway, replicas, scraping, API, and the controller over them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+
+from adapters.engines.pods import PodScraper
+from adapters.local.cluster import LocalCluster
+from adapters.local.devices import find_devices, load_nvml
+from adapters.local.gateway_ports import GatewayRoutes, GatewaySource
+from adapters.local.gateway_process import GatewayProcess
+from adapters.local.journal import SqliteJournal
+from adapters.local.recording import Recording
+from adapters.local.state_directory import StateDirectory
+from adapters.serving.api import create_app
+from adapters.serving.server import ApiServer
+from adapters.serving.store import DecisionBoard
+from adapters.wallclock import WallClock
+from autoscaler.compose import JoinedSource, build_controller
+from autoscaler.config import ConfigFile, Refused, Settings
+from autoscaler.controller import Controller, Plans, Ports
+from autoscaler.domain.cluster import Device
+from autoscaler.domain.plan import ServiceDecision, VariantTarget
+from autoscaler.domain.service import Engine, ServiceId
+from autoscaler.ports import PortError, ReplicaActuator
+from autoscaler.reporting import Reporter
+
+_log = logging.getLogger("local")
+_GATEWAY_GRACE_S = 60.0
+_PREFILL_S = 7200.0
+_PREFILL_DECISIONS = 720
+# A request that waits at zero brings the next tick forward, but no more often than this.
+_WAKE_PAUSE_S = 0.5
+
+
+class HandsOff:
+    """A ReplicaActuator that changes nothing: the dry run."""
+
+    def scale(self, service: ServiceId, targets: Sequence[VariantTarget]) -> None:
+        """Leave everything as it is."""
+
+
+class StateHistory:
+    """The API's DecisionHistory, read from the state file."""
+
+    def __init__(self, directory: Path) -> None:
+        self._recording = Recording(directory)
+
+    def decisions(self, service: ServiceId, since_s: float, until_s: float, limit: int) -> Sequence[ServiceDecision]:
+        """The newest ``limit`` decisions in [since_s, until_s], oldest first. Raises PortError."""
+        return self._recording.decisions(service, since_s=since_s, until_s=until_s, limit=limit)
+
+
+class LocalRun:
+    """Everything that ``gpu-autoscaler run`` starts, as a context manager; ``run`` returns after ``stop``."""
+
+    def __init__(self, config: ConfigFile, *, dry_run: bool, leave_running: bool) -> None:
+        """Open everything in the order in which it depends on one another. Raises PortError where a part can't be.
+
+        ``dry_run``: decide but change nothing. ``leave_running``: at the end, leave the replicas and
+        the gateway as they are.
+        """
+        self._config = config
+        self._clock = WallClock()
+        self._stopping = threading.Event()
+        self._leave_running = leave_running
+        with ExitStack() as opened:
+            settings = config.settings
+            state = StateDirectory(settings.state_dir, now_s=self._clock.now_s)
+            opened.callback(state.close)
+            self._devices = _devices(settings)
+            self.settings = settings.settled(self._devices)
+            self._gateway = GatewayProcess(directory=state.path, settings=settings.gateway)
+            self._gateway.ensure()
+            opened.callback(self._end_gateway)
+            self._routes = GatewayRoutes(self._gateway.client, self.settings.routes)
+            self._cluster = LocalCluster(
+                state=state,
+                templates=self.settings.templates,
+                devices=self._devices,
+                clock=self._clock,
+                routes=self._routes,
+                environ=os.environ,
+            )
+            opened.callback(lambda: self._cluster.close(leave_running=self._leave_running))
+            self._engines: dict[ServiceId, Engine] = {}
+            scraper = PodScraper(clock=self._clock, engines=self._engines)
+            opened.callback(scraper.close)
+            journal = SqliteJournal(state.database, now_s=self._clock.now_s, retention=settings.retention)
+            opened.callback(self._close_journal, journal)
+            self.board = DecisionBoard(services=(), stale_after_s=60.0)
+            history = StateHistory(state.path)
+            api = create_app(
+                board=self.board,
+                history=history,
+                settings=settings.api,
+                now_s=self._clock.now_s,
+                version=version("gpu-autoscaler"),
+            )
+            self.api = ApiServer(api, settings.api)
+            actuator: ReplicaActuator = HandsOff() if dry_run else self._cluster
+            self.controller: Controller = build_controller(
+                ports=Ports(
+                    clock=self._clock,
+                    inventory=self._cluster,
+                    metrics=JoinedSource([scraper, GatewaySource(self._gateway.client, self._clock)]),
+                    actuator=actuator,
+                    store=self.board,
+                    journal=journal,
+                    observer=Reporter(self.board),
+                ),
+                plans=self._plans,
+            )
+            self._use(self.settings)
+            self._prefill(history)
+            self.api.start()
+            opened.callback(self.api.stop)
+            self._opened = opened.pop_all()
+        for notice in (*self._cluster.notices, *self.settings.warnings):
+            _log.warning(notice)
+
+    def __enter__(self) -> LocalRun:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._opened.close()
+
+    def run(self) -> None:
+        """Keep the services until ``stop``."""
+        keeper = threading.Thread(target=self._keep_gateway, name="gateway-keeper", daemon=True)
+        self._cluster.start()
+        keeper.start()
+        try:
+            self.controller.run()
+        finally:
+            self._stopping.set()
+
+    def stop(self) -> None:
+        """Let ``run`` return. Safe in a signal handler."""
+        self._stopping.set()
+        self.controller.stop()
+        self._clock.wake()
+
+    def _plans(self) -> Plans:
+        """The services and parameters in force, after taking in a changed configuration file."""
+        news = self._config.poll()
+        if isinstance(news, Refused):
+            _log.error("the changed configuration is refused, the one before stays: %s", news.error)
+        elif news is not None:
+            self._use(news.settings.settled(self._devices))
+            _log.info("configuration reloaded")
+            if news.waiting:
+                _log.warning("changed, but used only after a restart: %s", ", ".join(news.waiting))
+        return Plans(services=self.settings.services, params=self.settings.params)
+
+    def _use(self, settings: Settings) -> None:
+        self.settings = settings
+        self._engines.update({service.id: service.engine for service in settings.services})
+        self.board.configure(services=settings.services, stale_after_s=max(4 * settings.params.interval_s, 10.0))
+        try:
+            self._cluster.configure(settings.templates, self._devices)
+            self._routes.set_policies(settings.routes)
+        except PortError as error:
+            _log.error("a part of the configuration can't be applied: %s", error)
+
+    def _prefill(self, history: StateHistory) -> None:
+        now_s = self._clock.now_s()
+        for service in self.settings.services:
+            try:
+                self.board.prefill(history.decisions(service.id, now_s - _PREFILL_S, now_s, _PREFILL_DECISIONS))
+            except PortError as error:
+                _log.warning("the past of %s can't be shown: %s", service.id, error)
+
+    def _keep_gateway(self) -> None:
+        """Wake the controller when a request waits at zero; bring the gateway back when it is gone."""
+        client = self._gateway.client
+        while not self._stopping.is_set():
+            try:
+                if client.wait_for_demand(10.0):
+                    self._clock.wake()
+                    self._stopping.wait(_WAKE_PAUSE_S)
+            except PortError:
+                self._revive_gateway()
+
+    def _revive_gateway(self) -> None:
+        if self._stopping.is_set():
+            return
+        try:
+            self._gateway.ensure()
+            self._routes.put_again()
+            _log.warning("the gateway was gone and is back")
+        except PortError as error:
+            _log.error("the gateway is gone: %s", error)
+            self._stopping.wait(2.0)
+
+    def _end_gateway(self) -> None:
+        if not self._leave_running:
+            self._gateway.stop(grace_s=_GATEWAY_GRACE_S)
+
+    @staticmethod
+    def _close_journal(journal: SqliteJournal) -> None:
+        try:
+            journal.close()
+        except PortError as error:
+            _log.error("the latest memory could not be kept: %s", error)
+
+
+def _devices(settings: Settings) -> Sequence[Device]:
+    """The declared devices, or those found on the machine."""
+    if settings.devices is not None:
+        return settings.devices
+    found = find_devices(load_nvml(), visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
+    for note in found.notes:
+        _log.info(note)
+    return found.devices
