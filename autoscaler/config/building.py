@@ -1,0 +1,203 @@
+"""Sections of a file without problems -> frozen settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from adapters.local.journal import Retention
+from adapters.local.template import GatewaySettings, ReplicaTemplate, RoutePolicy
+from adapters.serving.auth import ApiSettings
+from autoscaler.config.command import HIDDEN, is_secret_name, parallel_devices, without_secrets
+from autoscaler.config.document import Plain
+from autoscaler.config.profiles import PROFILES
+from autoscaler.config.rules import effective_variants, service_models, warnings
+from autoscaler.config.schema import FileSection
+from autoscaler.config.service_schema import (
+    DevicesSection,
+    RulesSection,
+    ServiceSection,
+    StepTimeSection,
+    VariantSection,
+)
+from autoscaler.config.settings import OpenDevices, Settings, device_warnings
+from autoscaler.domain.capacity import StepTime
+from autoscaler.domain.cluster import Device
+from autoscaler.domain.service import (
+    Behavior,
+    Bounds,
+    DeviceRequest,
+    IdlePolicy,
+    RatePolicy,
+    ScalingRules,
+    Service,
+    ServiceId,
+    Slo,
+    Variant,
+)
+from autoscaler.policy.params import Params
+
+_SLOW_INTERVAL_S, _FAST_INTERVAL_S, _FAST_BELOW_STARTUP_S = 15.0, 5.0, 90.0
+
+
+def build_settings(file: FileSection, *, folder: Path, api: ApiSettings) -> Settings:
+    """The settings of a file that stands in ``folder``; relative paths start there."""
+    services = tuple(_service(section) for section in file.services)
+    devices = file.inventory.devices
+    declared = None if devices is None else tuple(Device(id=each.id, kind=each.kind) for each in devices)
+    told = list(warnings(file.services))
+    if declared is not None:
+        told += [text for service in services for text in device_warnings(service, declared)]
+    interval_s = _interval_s(file)
+    return Settings(
+        services=services,
+        templates=tuple(
+            _template(section, each, folder) for section in file.services for each in effective_variants(section)
+        ),
+        routes=tuple(_route(section) for section in file.services),
+        devices=declared,
+        open_devices=tuple(
+            OpenDevices(service=ServiceId(section.name), variant=each.name, count=parallel_devices(each.command or ()))
+            for section in file.services
+            for each in effective_variants(section)
+            if each.devices is None
+        ),
+        params=Params(
+            interval_s=interval_s, forecasting=file.forecast.enabled, initial_quantile=file.forecast.quantile
+        ),
+        gateway=GatewaySettings(
+            host=file.gateway.host,
+            port=file.gateway.port,
+            max_body_bytes=file.gateway.max_body,
+            connect_timeout_s=file.gateway.connect_timeout,
+        ),
+        api=api,
+        state_dir=resolve_path(file.state_dir, folder),
+        retention=Retention(
+            decisions_s=file.retention.decisions,
+            inputs_s=file.retention.inputs,
+            max_bytes=file.retention.max_size,
+        ),
+        stop_replicas_on_exit=file.stop_replicas_on_exit,
+        warnings=tuple(told),
+        effective=_effective(file, interval_s),
+    )
+
+
+def resolve_path(name: str, folder: Path) -> Path:
+    """A path of the file: ``~`` is the home folder, a relative one starts at the file's folder."""
+    return folder / Path(name).expanduser()
+
+
+def _interval_s(file: FileSection) -> float:
+    if file.interval_seconds is not None:
+        return file.interval_seconds
+    soonest_s = min(service.startup for service in file.services)
+    return _FAST_INTERVAL_S if soonest_s < _FAST_BELOW_STARTUP_S else _SLOW_INTERVAL_S
+
+
+def _service(section: ServiceSection) -> Service:
+    return Service(
+        id=ServiceId(section.name),
+        slo=_slo(section),
+        variants=tuple(_variant(each) for each in effective_variants(section)),
+        engine=section.engine,
+        bounds=Bounds(min_replicas=section.min_replicas, max_replicas=section.max_replicas, spare=section.spare),
+        behavior=Behavior(scale_up=_rules(section.behavior.scale_up), scale_down=_rules(section.behavior.scale_down)),
+        idle=IdlePolicy(after_s=section.idle.after, min_uptime_factor=section.idle.min_uptime_factor),
+        priority=section.priority,
+        startup_s=section.startup,
+        start_deadline_s=section.start_deadline,
+    )
+
+
+def _slo(section: ServiceSection) -> Slo:
+    slo = section.slo
+    return Slo(ttft_s=slo.ttft, itl_s=slo.itl, queue_s=slo.queue, e2e_s=slo.e2e, share=slo.share)
+
+
+def _rules(section: RulesSection) -> ScalingRules:
+    window_s = section.stabilization_window_seconds
+    return ScalingRules(
+        stabilization_window_s=None if window_s is None else float(window_s),
+        select_policy=section.select_policy,
+        policies=tuple(
+            RatePolicy(type=policy.type, value=policy.value, period_s=float(policy.period_seconds))
+            for policy in section.policies
+        ),
+        tolerance=section.tolerance,
+    )
+
+
+def _variant(section: VariantSection) -> Variant:
+    return Variant(
+        name=section.name,
+        cost=section.cost if section.cost is not None else Variant(name=section.name).cost,
+        devices=_devices(section.devices),
+        step_time=_step_time(section.step_time),
+        max_num_seqs=section.max_num_seqs,
+        kv_tokens=section.kv_tokens,
+    )
+
+
+def _devices(section: DevicesSection | None) -> DeviceRequest | None:
+    if section is None or section.count == 0:
+        return None
+    return DeviceRequest(kind=section.kind, count=section.count)
+
+
+def _step_time(section: StepTimeSection | None) -> StepTime | None:
+    if section is None:
+        return None
+    if section.profile is not None:
+        return PROFILES[section.profile]
+    return StepTime(c_s=section.c or 0.0, d_s=section.d or 0.0, e_s=section.e or 0.0, a_s=section.a or 0.0)
+
+
+def _template(section: ServiceSection, variant: VariantSection, folder: Path) -> ReplicaTemplate:
+    return ReplicaTemplate(
+        service=ServiceId(section.name),
+        variant=_variant(variant),
+        command=tuple(variant.command or ()),
+        env=tuple(sorted(variant.env.items())),
+        cwd=None if section.cwd is None else str(resolve_path(section.cwd, folder)),
+        model=service_models(section)[0],
+        ready_path=section.ready_path,
+        metrics_path=section.metrics_path,
+        grace_period_s=section.grace_period,
+        start_deadline_s=section.start_deadline,
+    )
+
+
+def _route(section: ServiceSection) -> RoutePolicy:
+    return RoutePolicy(
+        service=ServiceId(section.name),
+        models=service_models(section),
+        slo=_slo(section),
+        max_waiting=section.requests.max_waiting,
+        max_wait_s=section.requests.max_wait,
+        request_timeout_s=section.requests.timeout,
+    )
+
+
+def _effective(file: FileSection, interval_s: float) -> str:
+    """YAML that means the same file with nothing left to a default, save for what it hides."""
+    plain = file.model_dump(mode="json", by_alias=True)
+    plain["intervalSeconds"] = interval_s
+    if plain["api"]["token"] is not None:
+        plain["api"]["token"] = HIDDEN
+    for service, section in zip(plain["services"], file.services, strict=True):
+        service["model"] = list(service_models(section))
+        for replica in (service, *service["variants"]):
+            _hide(replica)
+    text: str = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
+    return text
+
+
+def _hide(replica: dict[str, Plain]) -> None:
+    command, env = replica["command"], replica["env"]
+    if isinstance(command, list):
+        replica["command"] = list(without_secrets([str(word) for word in command]))
+    if isinstance(env, dict):
+        replica["env"] = {name: HIDDEN if is_secret_name(name) else value for name, value in env.items()}
