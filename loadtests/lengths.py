@@ -38,6 +38,12 @@ class LengthQuantiles:
         if any(b < a for a, b in zip(self.tokens, self.tokens[1:], strict=False)) or self.tokens[0] < 1:
             raise ValueError("token counts must be at least 1 and never descend")
 
+    @classmethod
+    def of_sample(cls, tokens: NDArray[np.int64]) -> LengthQuantiles:
+        """The distribution of a sample of lengths."""
+        probabilities = np.linspace(0, 1, 101)
+        return cls(tuple(probabilities.tolist()), tuple(np.quantile(tokens, probabilities).tolist()))
+
     def mean(self) -> float:
         """Mean token count."""
         widths = np.diff(self.probabilities)

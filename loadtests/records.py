@@ -105,3 +105,28 @@ def read_records(path: Path) -> LoadResult:
     return LoadResult(
         head=decode(LoadHead, lines[0]), records=tuple(decode(RequestRecord, line) for line in lines[1:-1])
     )
+
+
+class RecordsFollower:
+    """Reads a records file while another process writes it."""
+
+    def __init__(self, path: Path) -> None:
+        self.head: LoadHead | None = None
+        self.records: list[RequestRecord] = []
+        self._path = path
+        self._offset = 0
+
+    def catch_up(self) -> None:
+        """Take in the lines that have been completed since the last call."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+        complete = data[: data.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        for line in complete.splitlines():
+            if self.head is None:
+                self.head = decode(LoadHead, line)
+            else:
+                self.records.append(decode(RequestRecord, line))

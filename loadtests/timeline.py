@@ -26,7 +26,9 @@ class FleetSample:
     forecast_rps: float | None
     median_rps: float | None
     capacity_rps: float | None
+    lead_s: float
     reason: str
+    detail: str
 
     @property
     def paid(self) -> int:
@@ -55,8 +57,16 @@ def _sample(decision: ServiceDecision, started_s: float) -> FleetSample:
         forecast_rps=forecast.rps if isinstance(forecast, Forecast) else None,
         median_rps=forecast.median_rps if isinstance(forecast, Forecast) else None,
         capacity_rps=getattr(capacity, "rps", None),
+        lead_s=decision.lead_s,
         reason=decision.binding.value,
+        detail=_why(decision),
     )
+
+
+def _why(decision: ServiceDecision) -> str:
+    """The sentence of the last stage that gave the binding reason."""
+    texts = [stage.detail for stage in decision.stages if stage.reason == decision.binding]
+    return texts[-1] if texts else ""
 
 
 def replica_seconds(samples: Sequence[FleetSample], *, until_s: float) -> float:

@@ -1,0 +1,138 @@
+"""The engines that the demo can run on, and for each the service, the load and what is expected of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from loadtests.baselines import ReactivePolicy
+from loadtests.emulator.batching import EngineLimits, StepCost
+from loadtests.emulator.virtual import EngineModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoEngine:
+    """One kind of engine.
+
+    ``command``, ``env``: what starts a replica. ``step_time``: the terms c, d, e, a for the configuration, None where
+    the controller has to learn them. ``load``: options of the harness. ``model``: the emulated engine's own model, from
+    which its capacity is computed; ``capacity_rps`` states it where there is none. ``reactive``: the policy that the
+    run is compared with, its times squeezed as the trace is. ``ready_deadline_s``: the first replica must be up by
+    then.
+    """
+
+    name: str
+    served_model: str
+    command: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    max_num_seqs: int
+    kv_tokens: int | None
+    step_time: tuple[str, str, str, str] | None
+    min_replicas: int
+    max_replicas: int
+    startup_s: float
+    ready_deadline_s: float
+    interval_s: float
+    ttft_s: float
+    itl_s: float
+    required_share: float
+    busiest_s: float
+    load: Sequence[str]
+    model: EngineModel | None
+    capacity_rps: float | None
+    reactive: ReactivePolicy
+
+
+_EMULATED = EngineModel(
+    cost=StepCost(base_s=0.040, per_sequence_s=0.001, per_context_token_s=2e-6, per_prefill_token_s=1e-4),
+    limits=EngineLimits(max_num_seqs=8, max_num_batched_tokens=2048, kv_tokens=20_000, max_model_len=8192),
+)
+
+
+def emulated() -> DemoEngine:
+    """Replicas of the engine emulator: ready in about four seconds, no GPU, a few per cent of a core each.
+
+    The load is a Sunday and a Monday of a conversation service in three minutes, prompts and outputs shortened so that
+    two cores can carry every token.
+    """
+    cost, limits = _EMULATED.cost, _EMULATED.limits
+    return DemoEngine(
+        name="emulated",
+        served_model="emulated",
+        command=(
+            sys.executable,
+            *("-m", "loadtests.engine_emulator", "--port", "{port}", "--model", "{model}"),
+            *("--startup-s", "3", "--listen-after-s", "0.5"),
+            *("--step-base-ms", f"{cost.base_s * 1e3:g}", "--step-per-seq-ms", f"{cost.per_sequence_s * 1e3:g}"),
+            *("--step-per-context-token-us", f"{cost.per_context_token_s * 1e6:g}"),
+            *("--step-per-prefill-token-us", f"{cost.per_prefill_token_s * 1e6:g}"),
+            *("--max-num-seqs", f"{limits.max_num_seqs}", "--kv-tokens", f"{limits.kv_tokens}"),
+            *("--max-num-batched-tokens", f"{limits.max_num_batched_tokens}"),
+            *("--max-model-len", f"{limits.max_model_len}"),
+        ),
+        max_num_seqs=limits.max_num_seqs,
+        kv_tokens=limits.kv_tokens,
+        step_time=("40ms", "1ms", "2us", "100us"),
+        min_replicas=1,
+        max_replicas=8,
+        startup_s=5.0,
+        ready_deadline_s=60.0,
+        interval_s=1.0,
+        ttft_s=2.0,
+        itl_s=0.1,
+        required_share=0.98,
+        busiest_s=10.0,
+        load=(
+            *("--trace", "azure2024_conv_week", "--from-s", "0", "--until-s", f"{48 * 3600}"),
+            *("--duration-s", "180", "--requests", "1500", "--prompt-scale", "0.15", "--output-scale", "0.4"),
+            *("--timeout-s", "60", "--drain-s", "30", "--seed", "1"),
+        ),
+        model=_EMULATED,
+        capacity_rps=None,
+        reactive=ReactivePolicy(interval_s=1.0, window_s=5.0, down_window_s=15.0),
+    )
+
+
+def vllm(*, python: str, model_dir: str) -> DemoEngine:
+    """Real vLLM on a CPU: ``python`` of the environment that has it, and a folder with a tiny model.
+
+    A replica needs one to two minutes to load, so the trace is stretched; two replicas share the machine's cores.
+    """
+    return DemoEngine(
+        name="vllm",
+        served_model="tiny",
+        command=(
+            python,
+            *("-m", "vllm.entrypoints.openai.api_server", "--model", model_dir, "--served-model-name", "{model}"),
+            *("--dtype", "bfloat16", "--max-model-len", "1024", "--max-num-seqs", "4", "--enforce-eager"),
+            *("--host", "{host}", "--port", "{port}"),
+        ),
+        env={
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "VLLM_NO_USAGE_STATS": "1",
+            "DO_NOT_TRACK": "1",
+        },
+        max_num_seqs=4,
+        kv_tokens=None,
+        step_time=None,
+        min_replicas=1,
+        max_replicas=2,
+        startup_s=120.0,
+        ready_deadline_s=600.0,
+        interval_s=2.0,
+        ttft_s=15.0,
+        itl_s=0.5,
+        required_share=0.9,
+        busiest_s=60.0,
+        load=(
+            *("--trace", "azure2024_conv_week", "--from-s", "0", "--until-s", f"{48 * 3600}"),
+            *("--duration-s", "900", "--requests", "900", "--prompt-scale", "0.03", "--output-scale", "0.6"),
+            *("--timeout-s", "300", "--drain-s", "300", "--seed", "1"),
+        ),
+        model=None,
+        capacity_rps=1.5,
+        reactive=ReactivePolicy(interval_s=2.0, window_s=15.0, down_window_s=60.0),
+    )
