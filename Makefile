@@ -1,0 +1,98 @@
+# Everything from a checkout: `make help`. Needs Python 3.11 or newer and make; the rest is fetched into .venv, without
+# root, and reused until constraints.txt or pyproject.toml change. `make PYTHON=/path/to/python3 ...` chooses a Python.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+CANDIDATES := $(PYTHON) python3.13 python3.12 python3.11 python3 python
+
+# Names the first Python that is new enough and can make environments, or says what lacks.
+define find_python
+python=; lame=; \
+for each in $(CANDIDATES); do \
+    "$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 || continue; \
+    if "$$each" -c 'import ensurepip, venv' >/dev/null 2>&1; then python=$$each; break; fi; \
+    lame=$${lame:-$$each}; \
+done; \
+if [ -z "$$python" ] && [ -n "$$lame" ]; then \
+    echo "error: $$lame can't make virtual environments: its modules venv and ensurepip are missing." >&2; \
+    echo "On Debian and Ubuntu: apt-get install python3-venv. Or choose another: make PYTHON=/path/to/python3 $@" >&2; \
+    exit 1; \
+elif [ -z "$$python" ]; then \
+    echo "error: no Python 3.11 or newer among: $(strip $(CANDIDATES))." >&2; \
+    echo "Install one, or say where it is: make PYTHON=/path/to/python3 $@" >&2; \
+    exit 1; \
+fi
+endef
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+$(INSTALLED): constraints.txt pyproject.toml
+	@if ! $(BIN)/python -c 'import pip' >/dev/null 2>&1; then \
+	    $(find_python); \
+	    echo "making $(VENV) with $$("$$python" --version) (once)"; \
+	    "$$python" -m venv --clear $(VENV); \
+	fi
+	@echo "installing the locked dependencies into $(VENV) (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: setup
+setup: $(INSTALLED) ## set up .venv, with the command gpu-autoscaler in .venv/bin
+
+.PHONY: demo
+demo: setup ## replay real traffic against a scaled fleet, about 3 minutes (ENGINE=vllm: real vLLM, 6 GB)
+	@if [ "$(ENGINE)" = vllm ]; then \
+	    command=$$($(BIN)/python tests/engines/install_vllm.py --command) || exit 1; \
+	    VLLM_COMMAND="$$command" $(BIN)/python -m loadtests.demo --engine vllm $(DEMO_ARGS); \
+	else \
+	    $(BIN)/python -m loadtests.demo $(if $(ENGINE),--engine $(ENGINE)) $(DEMO_ARGS); \
+	fi
+
+.PHONY: test
+test: setup ## run every test that Python alone can carry (PYTEST_ARGS: more arguments)
+	$(BIN)/python -m pytest -m "not engines" --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+
+.PHONY: test-engines
+test-engines: setup ## fetch real engines (6 GB, once) and run the tests on them
+	$(BIN)/python tests/engines/install_vllm.py > /dev/null
+	$(BIN)/python -m pytest -m engines --timeout 900 $(PYTEST_ARGS)
+
+.PHONY: check
+check: setup ## check style, types, direction of imports, and that generated files are current
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m autoscaler.config.reference --check
+
+.PHONY: format
+format: setup ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: docs
+docs: setup ## write the files that are generated from the configuration's schema
+	$(BIN)/python -m autoscaler.config.reference
+
+COMPILE = $(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+    --no-emit-index-url --no-header
+
+.PHONY: lock
+lock: setup ## choose the newest allowed versions anew (constraints.txt, tests/engines/vllm.txt)
+	$(COMPILE) --upgrade --all-extras pyproject.toml -o constraints.txt
+	$(COMPILE) --upgrade --no-annotate --overrides tests/engines/vllm-overrides.txt tests/engines/vllm.in \
+	    -o tests/engines/vllm.txt
+
+.PHONY: clean
+clean: ## remove what was set up and cached in this checkout
+	rm -rf $(VENV) build dist *.egg-info demo-report state .coverage .coverage.* .*_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
