@@ -1,0 +1,162 @@
+"""MetricsSource by direct scrape: every replica's page at once, each bounded in time and size."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from types import TracebackType
+
+import aiohttp
+
+from adapters.engines.fetching import (
+    DEFAULT_MAX_BYTES,
+    DEFAULT_TIMEOUT_S,
+    FetchedPage,
+    fetch_page,
+    open_session,
+)
+from adapters.engines.page_reader import PageReader
+from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica
+from autoscaler.domain.reading import EngineReading, Observations, Unknown, UnknownReason
+from autoscaler.domain.service import Engine, ServiceId
+from autoscaler.ports import Clock
+
+_SCRAPED = (Phase.READY, Phase.DRAINING)
+_CLOSING_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    replica: Replica
+    page: FetchedPage | Unknown
+    at_s: float
+
+
+class PodScraper:
+    """Scrapes from an event loop in a thread of its own and reads the pages in the caller's thread as they come.
+
+    Connections are kept between rounds. One round takes at most ``round_timeout_s`` plus the reading of its pages,
+    whatever the replicas do: what isn't there by then is Unknown(TIMEOUT).
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        engines: Mapping[ServiceId, Engine],
+        models: Mapping[ServiceId, str] | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        round_timeout_s: float | None = None,
+        max_page_bytes: int = DEFAULT_MAX_BYTES,
+        max_connections: int = 256,
+    ) -> None:
+        """``engines``: by service; one not named is AUTO. ``models``: the model whose series alone count, by service.
+
+        ``timeout_s`` bounds one replica's answer, ``round_timeout_s`` (twice that unless given) all of them.
+        """
+        self._clock = clock
+        self._engines = engines
+        self._models = models or {}
+        self._timeout_s = timeout_s
+        self._round_timeout_s = 2 * timeout_s if round_timeout_s is None else round_timeout_s
+        self._max_page_bytes = max_page_bytes
+        self._max_connections = max_connections
+        self._reader = PageReader()
+        self._session: aiohttp.ClientSession | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="scrape", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> PodScraper:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def read(self, snapshot: ClusterSnapshot) -> Observations:
+        """One reading, or the reason for none, for each ready or draining replica with a metrics address.
+
+        A replica that still starts is left alone: its page may answer long before it can serve.
+        """
+        replicas = [one for one in snapshot.replicas if one.phase in _SCRAPED and one.metrics_url is not None]
+        answers: SimpleQueue[_Answer | None] = SimpleQueue()
+        scraping = asyncio.run_coroutine_threadsafe(self._round(replicas, answers), self._loop)
+        scraping.add_done_callback(lambda _: answers.put(None))
+        lost = Unknown(UnknownReason.UNREACHABLE, "the scrape ended without an answer")
+        engines: dict[str, EngineReading | Unknown] = {one.name: lost for one in replicas}
+        try:
+            while (answer := answers.get(timeout=self._round_timeout_s + _CLOSING_TIMEOUT_S)) is not None:
+                engines[answer.replica.name] = self._reading(answer)
+        except Empty:  # closed meanwhile by another thread
+            scraping.cancel()
+        self._reader.keep_only(engines)
+        return Observations(at_s=self._clock.now_s(), engines=engines, gateways={})
+
+    def close(self) -> None:
+        """End a round in progress, drop the connections and stop the thread. Idempotent; no read may follow."""
+        if self._loop.is_closed():
+            return
+        stopping = asyncio.run_coroutine_threadsafe(self._stop(), self._loop)
+        stopping.result(timeout=_CLOSING_TIMEOUT_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=_CLOSING_TIMEOUT_S)
+        self._loop.close()
+
+    def _reading(self, answer: _Answer) -> EngineReading | Unknown:
+        if isinstance(answer.page, Unknown):
+            return answer.page
+        service = answer.replica.service
+        return self._reader.read(
+            answer.page.body,
+            replica=answer.replica.name,
+            at_s=answer.at_s,
+            engine=self._engines.get(service, Engine.AUTO),
+            model=self._models.get(service),
+        )
+
+    async def _round(self, replicas: list[Replica], answers: SimpleQueue[_Answer | None]) -> None:
+        if self._session is None:
+            self._session = open_session(max_connections=self._max_connections)
+        turns = asyncio.Semaphore(self._max_connections)
+        tasks = {asyncio.create_task(self._scrape(one, self._session, turns, answers)): one for one in replicas}
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=self._round_timeout_s)
+        for task in late:
+            task.cancel()
+            detail = f"no answer within the round's {self._round_timeout_s:g} s"
+            answers.put(self._answer(tasks[task], Unknown(UnknownReason.TIMEOUT, detail)))
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        for replica, outcome in zip(tasks.values(), outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                detail = f"{type(outcome).__name__}: {outcome}"[:200]
+                answers.put(self._answer(replica, Unknown(UnknownReason.UNREACHABLE, detail)))
+
+    async def _scrape(
+        self,
+        replica: Replica,
+        session: aiohttp.ClientSession,
+        turns: asyncio.Semaphore,
+        answers: SimpleQueue[_Answer | None],
+    ) -> None:
+        async with turns:
+            page = await fetch_page(
+                session, replica.metrics_url or "", timeout_s=self._timeout_s, max_bytes=self._max_page_bytes
+            )
+        answers.put(self._answer(replica, page))
+
+    def _answer(self, replica: Replica, page: FetchedPage | Unknown) -> _Answer:
+        return _Answer(replica, page, self._clock.now_s())
+
+    async def _stop(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
