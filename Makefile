@@ -50,12 +50,12 @@ setup: $(INSTALLED) ## set up .venv, with the command gpu-autoscaler in .venv/bi
 
 .PHONY: demo
 demo: setup ## replay real traffic against a scaled fleet, about 3 minutes (ENGINE=vllm: real vLLM, 6 GB)
-	@if [ "$(ENGINE)" = vllm ]; then \
-	    command=$$($(BIN)/python tests/engines/install_vllm.py --command) || exit 1; \
-	    VLLM_COMMAND="$$command" $(BIN)/python -m loadtests.demo --engine vllm $(DEMO_ARGS); \
-	else \
-	    $(BIN)/python -m loadtests.demo $(if $(ENGINE),--engine $(ENGINE)) $(DEMO_ARGS); \
-	fi
+	@engine=$(or $(ENGINE),emulated); set --; \
+	if [ "$$engine" = vllm ]; then \
+	    directory=$$($(BIN)/python tests/engines/install_vllm.py --directory) || exit 1; \
+	    set -- --vllm-python "$$directory/bin/python" --vllm-model "$$directory/model"; \
+	fi; \
+	exec $(BIN)/python -m loadtests.demo --engine "$$engine" "$$@" $(DEMO_ARGS)
 
 .PHONY: test
 test: setup ## run every test that Python alone can carry (PYTEST_ARGS: more arguments)

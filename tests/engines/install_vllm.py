@@ -1,7 +1,7 @@
 """Fetch vLLM for CPU into its own environment, once, and say how it is launched.
 
-    python tests/engines/install_vllm.py            # installs what lacks, then prints one JSON object
-    python tests/engines/install_vllm.py --command  # the same, prints the command line alone
+    python tests/engines/install_vllm.py              # installs what lacks, then prints the launch as JSON
+    python tests/engines/install_vllm.py --directory  # the same, prints where: bin/python and model are in there
 
 The environment lies outside the checkout, in ``$GPU_AUTOSCALER_CACHE`` (``~/.cache/gpu-autoscaler`` unless set), so
 that every checkout shares it; its name carries a hash of all that it is made from, so that a change makes a new one.
@@ -16,7 +16,6 @@ import hashlib
 import json
 import os
 import platform
-import shlex
 import shutil
 import subprocess
 import sys
@@ -100,16 +99,11 @@ def launch(target: Path) -> Launch:
 def main() -> None:
     """Install, then print the launch."""
     parser = argparse.ArgumentParser(description="Fetch vLLM for CPU and say how it is launched.")
-    parser.add_argument("--command", action="store_true", help="print a shell command line instead of JSON")
-    wants_command = parser.parse_args().command
+    parser.add_argument("--directory", action="store_true", help="print where it is instead of how it is launched")
+    wants_directory = parser.parse_args().directory
     target = environment_directory()
     install(target)
-    made = launch(target)
-    if wants_command:
-        settings = [f"{name}={value}" for name, value in sorted(made.env.items())]
-        print(shlex.join(["env", *settings, *made.command]))
-    else:
-        print(json.dumps(asdict(made)))
+    print(target if wants_directory else json.dumps(asdict(launch(target))))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,73 @@
+"""What is shipped and locked: dependencies, and the names of places that must not be written down."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+# Written apart, so that this file does not hold what it looks for.
+_HOSTS = tuple(
+    name.replace("_", "")
+    for name in ("py_pi.org", "python_hosted.org", "npm_js.org", "deb.deb_ian.org", "proxy.go_lang.org", "crates_.io")
+)
+_PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)", re.MULTILINE)
+_LOCKS = ("constraints.txt", "tests/engines/vllm.txt")
+
+
+@pytest.fixture(scope="module")
+def project(root: Path) -> dict[str, list[str]]:
+    """Requirements of the project by extra; "" holds those without."""
+    told = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return {"": told["dependencies"], **told["optional-dependencies"]}
+
+
+@pytest.fixture(scope="module")
+def pins(root: Path) -> dict[str, set[Version]]:
+    """Locked versions by name; a name may have several, for different Pythons."""
+    found: dict[str, set[Version]] = {}
+    for name, version in _PIN.findall((root / "constraints.txt").read_text(encoding="utf-8")):
+        found.setdefault(canonicalize_name(name), set()).add(Version(version))
+    return found
+
+
+def test_every_dependency_is_locked_at_an_allowed_version(
+    project: dict[str, list[str]], pins: dict[str, set[Version]]
+) -> None:
+    requirements = [Requirement(text) for texts in project.values() for text in texts]
+    missing = [
+        str(requirement)
+        for requirement in requirements
+        if not any(version in requirement.specifier for version in pins.get(canonicalize_name(requirement.name), ()))
+    ]
+    assert missing == [], "run `make lock`"
+
+
+@pytest.mark.parametrize("name", _LOCKS)
+def test_every_locked_version_has_its_hashes(root: Path, name: str) -> None:
+    entries = re.split(r"\n(?=[A-Za-z0-9])", (root / name).read_text(encoding="utf-8").strip())
+    assert len(entries) > 50
+    assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry or not _PIN.match(entry)] == []
+
+
+@pytest.mark.parametrize("name", _LOCKS)
+def test_locks_name_no_index(root: Path, name: str) -> None:
+    text = (root / name).read_text(encoding="utf-8")
+    assert re.findall(r"^-.*|https?://\S*", text, re.MULTILINE) == []
+
+
+def test_no_file_names_the_host_of_a_registry(tracked: tuple[Path, ...], root: Path) -> None:
+    offenders = []
+    for path in tracked:
+        data = (root / path).read_bytes()
+        offenders += [f"{path}: {host}" for host in _HOSTS if host.encode() in data]
+    assert offenders == []
+
+
+def test_the_ci_script_can_be_run(root: Path) -> None:
+    assert (root / ".ci" / "run").stat().st_mode & 0o111
