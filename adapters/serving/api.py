@@ -82,11 +82,13 @@ def _add_errors(app: FastAPI) -> None:
 
 
 def _add_probes(app: FastAPI, board: DecisionBoard, now_s: Callable[[], float]) -> None:
-    @app.api_route("/healthz", methods=["GET", "HEAD"], summary="The process lives")
+    @app.head("/healthz", include_in_schema=False)
+    @app.get("/healthz", summary="The process lives")
     async def healthz(request: Request) -> Response:
         return answer(request, {"status": "alive"})
 
-    @app.api_route("/readyz", methods=["GET", "HEAD"], summary="A round of the control loop ended recently, else 503")
+    @app.head("/readyz", include_in_schema=False)
+    @app.get("/readyz", summary="A round of the control loop ended recently, else 503")
     async def readyz(request: Request) -> Response:
         listed = board.board
         if listed.last_tick_s is None:

@@ -27,6 +27,7 @@ class ApiServer:
                 api.app,
                 access_log=False,  # addresses and headers of readers are nobody's business
                 log_config=None,
+                log_level="warning",
                 lifespan="off",
                 http="h11",
                 ws="none",

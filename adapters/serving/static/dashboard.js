@@ -149,7 +149,7 @@ function draw() {
 function drawService(summary) {
   const range_s = shownRange(), now = known(summary.at_s) ? Math.max(summary.at_s, serverNow()) : serverNow();
   const first = state.points[0]?.at_s ?? now;
-  const since = Math.max(now - range_s, Math.min(first, now - 120));
+  const since = Math.max(now - range_s, Math.min(first, now - 60));
   const view = { since, now, until: now + Math.min(numberOr(summary.lead_s, 0), (now - since) / 4) };
   const points = state.points.filter((point) => point.at_s >= since - 60);
   for (const button of at("ranges").children) button.setAttribute("aria-pressed", String(Number(button.dataset.range) === range_s));
