@@ -8,6 +8,7 @@ Poisson.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -74,6 +75,10 @@ def from_digest(
     Each interval gets its share of the requests (rounded so that the sum is right), spread by Gamma gaps.
     Raises ValueError where the stretch lies outside of the digest.
     """
+    if not (math.isfinite(duration_s) and duration_s > 0):
+        raise ValueError(f"the duration must be above 0 s and finite, got {duration_s:g}")
+    if requests < 0:
+        raise ValueError(f"the number of requests must be at least 0, got {requests}")
     counts = digest.arrivals_between(from_s, until_s)
     total = sum(counts)
     if total <= 0:

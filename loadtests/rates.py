@@ -63,6 +63,8 @@ def ramp(*, start_rps: float, end_rps: float, duration_s: float) -> RateProfile:
 
 def diurnal(*, low_rps: float, high_rps: float, period_s: float, duration_s: float) -> RateProfile:
     """A cosine between ``low_rps`` (at 0 s) and ``high_rps`` (half a period later)."""
+    if not period_s > 0:
+        raise ValueError(f"a period must be above 0 seconds, got {period_s:g}")
     middle, half = (low_rps + high_rps) / 2, (high_rps - low_rps) / 2
     return _sampled(lambda t: middle - half * math.cos(2 * math.pi * t / period_s), duration_s)
 
@@ -113,8 +115,8 @@ def parse_formula(text: str) -> RateProfile:
         if set(given) != set(keys):
             raise ValueError(f"{name} takes {', '.join(keys)}")
         numbers = {keys[key]: float(value) for key, value in given.items()}
-        if not numbers["duration_s"] > 0:
-            raise ValueError(f"'for' must be above 0 seconds, got {numbers['duration_s']:g}")
+        if not all(map(math.isfinite, numbers.values())) or not numbers["duration_s"] > 0:
+            raise ValueError("every number must be finite, and 'for' above 0 seconds")
         return make(**numbers)
     except KeyError:
         raise ValueError(f"no formula {name!r}; the formulas: {_USAGE}") from None

@@ -242,14 +242,14 @@ class ContinuousBatching:
         return chunk
 
     def _admit(self, budget: int, now_s: float) -> None:
-        decoding = len(self._decoding)
-        used = self.kv_used_tokens
+        # Every sequence of the batch keeps room for the token that this step gives it.
+        reserved = self.kv_used_tokens + self.running
         while self._waiting and budget > 0 and self.running < self.limits.max_num_seqs:
             head = self._waiting[0]
-            if used + decoding + head.context_tokens + 1 > self.limits.kv_tokens:
+            reserved += head.context_tokens + 1
+            if reserved > self.limits.kv_tokens:
                 return
             self._waiting.popleft()
-            used += head.context_tokens + 1
             if head.scheduled_s is None:
                 head.scheduled_s = now_s
             budget -= self._prefill(head, budget)
