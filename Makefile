@@ -21,11 +21,11 @@ for each in $(CANDIDATES); do \
 done; \
 if [ -z "$$python" ] && [ -n "$$lame" ]; then \
     echo "error: $$lame can't make virtual environments: its modules venv and ensurepip are missing." >&2; \
-    echo "On Debian and Ubuntu: apt-get install python3-venv. Or choose another: make PYTHON=/path/to/python3 $@" >&2; \
+    echo "On Debian and Ubuntu: apt-get install python3-venv. Or choose another: make PYTHON=/path/to/python3 setup" >&2; \
     exit 1; \
 elif [ -z "$$python" ]; then \
     echo "error: no Python 3.11 or newer among: $(strip $(CANDIDATES))." >&2; \
-    echo "Install one, or say where it is: make PYTHON=/path/to/python3 $@" >&2; \
+    echo "Install one, or say where it is: make PYTHON=/path/to/python3 setup" >&2; \
     exit 1; \
 fi
 endef

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import yaml
-
 from adapters.local.journal import Retention
 from adapters.local.template import GatewaySettings, ReplicaTemplate, RoutePolicy
 from adapters.serving.auth import ApiSettings
 from autoscaler.config.command import HIDDEN, is_secret_name, parallel_devices, without_secrets
-from autoscaler.config.document import Plain
+from autoscaler.config.document import Plain, write_document
 from autoscaler.config.profiles import PROFILES
 from autoscaler.config.rules import effective_variants, service_models, warnings
 from autoscaler.config.schema import FileSection
@@ -191,8 +189,7 @@ def _effective(file: FileSection, interval_s: float) -> str:
         service["model"] = list(service_models(section))
         for replica in (service, *service["variants"]):
             _hide(replica)
-    text: str = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
-    return text
+    return write_document(plain)
 
 
 def _hide(replica: dict[str, Plain]) -> None:

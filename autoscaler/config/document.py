@@ -211,6 +211,23 @@ class _Expansion:
         return value
 
 
+def write_document(plain: Plain) -> str:
+    """YAML that ``parse_document`` reads as ``plain``."""
+    text: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, width=110)
+    return text
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes text that would be read as something else, such as 1e3."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar(_TEXT_TAG, text, style=None if resolve(text) == text else "'")
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
 def resolve(text: str) -> bool | int | float | str | None:
     """The value of an unquoted word, by YAML 1.2's core schema (decimal numbers only)."""
     if _NULL.fullmatch(text):
