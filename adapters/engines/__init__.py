@@ -1,1 +1,8 @@
-"""Inference engines by their metrics pages: one table an engine, a fast page parser, and the scraper."""
+"""Inference engines by their metrics pages.
+
+``exposition`` reads pages, ``signals`` says what a table of an engine holds, ``vllm`` is such a table, ``selection``,
+``scalars`` and ``histograms`` carry a table out, ``detection`` tells whose page it is, ``page_reader`` puts these
+together; ``fetching`` and ``pods`` get the pages of all replicas, ``page_source`` and ``reading_report`` explain one.
+
+Another engine is one more table, listed in ``detection.TABLES``, and its pages in the tests.
+"""

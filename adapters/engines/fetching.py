@@ -60,7 +60,7 @@ async def fetch_page(
             return await _follow(session, URL(url), max_bytes)
     except TimeoutError:
         return Unknown(UnknownReason.TIMEOUT, f"no full answer within {timeout_s:g} s")
-    except aiohttp.InvalidURL:  # its text may hold a password
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):  # their text may hold a password
         return Unknown(UnknownReason.UNREACHABLE, "no usable http address")
     except (aiohttp.ClientError, OSError, ValueError) as error:
         return Unknown(_reason(error), f"{type(error).__name__}: {error}"[:200])
