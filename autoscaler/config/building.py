@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from adapters.local.journal import Retention
 from adapters.local.template import GatewaySettings, ReplicaTemplate, RoutePolicy
 from adapters.serving.auth import ApiSettings
 from autoscaler.config.command import HIDDEN, is_secret_name, parallel_devices, without_secrets
-from autoscaler.config.document import Plain, write_document
+from autoscaler.config.document import Plain
 from autoscaler.config.profiles import PROFILES
 from autoscaler.config.rules import effective_variants, service_models, warnings
 from autoscaler.config.schema import FileSection
@@ -79,7 +80,7 @@ def build_settings(file: FileSection, *, folder: Path, api: ApiSettings) -> Sett
         ),
         stop_replicas_on_exit=file.stop_replicas_on_exit,
         warnings=tuple(told),
-        effective=_effective(file, interval_s),
+        plain=_plain(file, interval_s),
     )
 
 
@@ -179,9 +180,9 @@ def _route(section: ServiceSection) -> RoutePolicy:
     )
 
 
-def _effective(file: FileSection, interval_s: float) -> str:
-    """YAML that means the same file with nothing left to a default, save for what it hides."""
-    plain = file.model_dump(mode="json", by_alias=True)
+def _plain(file: FileSection, interval_s: float) -> Plain:
+    """Values that mean the same file with nothing left to a default, save for what is hidden."""
+    plain: dict[str, Any] = file.model_dump(mode="json", by_alias=True)
     plain["intervalSeconds"] = interval_s
     if plain["api"]["token"] is not None:
         plain["api"]["token"] = HIDDEN
@@ -189,7 +190,7 @@ def _effective(file: FileSection, interval_s: float) -> str:
         service["model"] = list(service_models(section))
         for replica in (service, *service["variants"]):
             _hide(replica)
-    return write_document(plain)
+    return plain
 
 
 def _hide(replica: dict[str, Plain]) -> None:

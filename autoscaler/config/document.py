@@ -217,7 +217,7 @@ def write_document(plain: Plain) -> str:
     return text
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper):  # type: ignore[misc]
     """Quotes text that would be read as something else, such as 1e3."""
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from adapters.local.journal import Retention
 from adapters.local.template import GatewaySettings, ReplicaTemplate, RoutePolicy
 from adapters.serving.auth import ApiSettings
+from autoscaler.config.document import Plain, write_document
 from autoscaler.domain.cluster import Device
 from autoscaler.domain.service import DeviceRequest, Service, ServiceId, Variant
 from autoscaler.policy.params import Params
@@ -29,7 +30,7 @@ class Settings:
 
     ``templates``: one for each variant of each service. ``devices``: those declared, None where they are to be found
     on the machine. ``open_devices``: what ``settled`` has to decide once the devices are known. ``warnings``: what is
-    allowed but hardly meant. ``effective``: the file as YAML with every default filled in and secrets hidden.
+    allowed but hardly meant. ``plain``: the file as plain values with every default filled in and secrets hidden.
     """
 
     services: tuple[Service, ...]
@@ -44,7 +45,12 @@ class Settings:
     retention: Retention
     stop_replicas_on_exit: bool
     warnings: tuple[str, ...] = ()
-    effective: str = field(default="", repr=False)
+    plain: Plain = field(default=None, repr=False, compare=False)
+
+    @property
+    def effective(self) -> str:
+        """The file as YAML with every default filled in and secrets hidden."""
+        return write_document(self.plain)
 
     def settled(self, devices: Sequence[Device]) -> Settings:
         """With the open devices decided by what the inventory has, and warnings where it has too little.

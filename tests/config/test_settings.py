@@ -39,8 +39,7 @@ CHAT = ServiceId("chat")
 def test_the_smallest_file_leaves_everything_to_the_defaults(read: Read, service_text: str, tmp_path: Path) -> None:
     slo = Slo(ttft_s=2.0, itl_s=0.05)
     variant = Variant(name="default")
-    settings = read(service_text)
-    assert settings == Settings(
+    assert read(service_text) == Settings(
         services=(Service(id=CHAT, slo=slo, variants=(variant,)),),
         templates=(
             ReplicaTemplate(
@@ -59,7 +58,6 @@ def test_the_smallest_file_leaves_everything_to_the_defaults(read: Read, service
         state_dir=tmp_path / "state",
         retention=Retention(),
         stop_replicas_on_exit=True,
-        effective=settings.effective,
     )
 
 
