@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import aiohttp
 from aiohttp import HttpVersion11, hdrs, web
@@ -72,9 +70,12 @@ class Forwarder:
         while True:
             endpoint = await self._find(lane, exchange, place, max_waiting)
             try:
-                async with self._open(request, body, endpoint, connect_timeout_s) as upstream:
+                upstream = await self._open(request, body, endpoint, connect_timeout_s)
+                try:
                     body.release()
                     return await _relay(request, upstream, exchange)
+                finally:
+                    upstream.close()  # keeps the connection where the answer was read to its end
             except _NotConnectedError:
                 if self._traffic.table.refused(endpoint):
                     self._prober.watch(endpoint, connect_timeout_s=connect_timeout_s)
@@ -91,12 +92,11 @@ class Forwarder:
                 exchange.held(loop.time() - since_s)
         return endpoint
 
-    @asynccontextmanager
     async def _open(
         self, request: web.BaseRequest, body: Body, endpoint: Endpoint, connect_timeout_s: float
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    ) -> aiohttp.ClientResponse:
         try:
-            upstream = await self._session.request(
+            return await self._session.request(
                 request.method,
                 URL(endpoint.url.rstrip("/") + target_of(request), encoded=True),
                 headers=for_replica(request.headers, client=request.remote, scheme=request.scheme),
@@ -108,10 +108,6 @@ class Forwarder:
             raise _NotConnectedError from error
         except (aiohttp.ClientError, OSError) as error:
             raise ReplicaFailedError(f"{endpoint.replica}: {type(error).__name__}") from error
-        try:
-            yield upstream
-        finally:
-            upstream.close()  # keeps the connection where the answer was read to its end
 
 
 class _NotConnectedError(Exception):
@@ -121,20 +117,31 @@ class _NotConnectedError(Exception):
 async def _relay(request: web.BaseRequest, upstream: aiohttp.ClientResponse, exchange: Exchange) -> web.StreamResponse:
     loop = asyncio.get_running_loop()
     exchange.begins(status=upstream.status, media_type=upstream.content_type)
-    answer = web.StreamResponse(status=upstream.status, reason=upstream.reason, headers=for_client(upstream.headers))
+    headers = for_client(upstream.headers)
+    if upstream.content.is_eof() and request.method != hdrs.METH_HEAD:  # all of it is here: send it in one piece
+        content = await _next_chunk(upstream)
+        exchange.passes(content, loop.time())
+        whole = web.Response(status=upstream.status, reason=upstream.reason, headers=headers, body=content)
+        await whole.prepare(request)
+        await whole.write_eof()
+        exchange.finish(loop.time())
+        return whole
+    answer = web.StreamResponse(status=upstream.status, reason=upstream.reason, headers=headers)
     await answer.prepare(request)
-    while True:
-        try:
-            chunk = await upstream.content.readany()
-        except (aiohttp.ClientError, OSError) as error:
-            raise ReplicaFailedError(type(error).__name__) from error
-        if not chunk:
-            break
+    while chunk := await _next_chunk(upstream):
         exchange.passes(chunk, loop.time())
         await answer.write(chunk)  # waits while the client is slower than the replica
     await answer.write_eof()
     exchange.finish(loop.time())
     return answer
+
+
+async def _next_chunk(upstream: aiohttp.ClientResponse) -> bytes:
+    """All that has come by now, as soon as there is anything; empty at the end."""
+    try:
+        return await upstream.content.readany()
+    except (aiohttp.ClientError, OSError) as error:
+        raise ReplicaFailedError(type(error).__name__) from error
 
 
 def break_off(request: web.BaseRequest) -> web.StreamResponse:

@@ -39,20 +39,27 @@ class Body:
         if request.content_length is not None and request.content_length > max_bytes:
             raise BodyTooLargeError
         await _tell_to_go_on(request)
+        if request.content.is_eof():  # all of it is here
+            self.data = await request.content.read()
+            self._charge(len(self.data), max_bytes)
+            return
         loop = asyncio.get_running_loop()
         pieces: list[bytes] = []
         try:
             async with asyncio.timeout(BODY_IDLE_S) as idle:
                 while piece := await request.content.readany():
-                    if self._charged_bytes + len(piece) > max_bytes:
-                        raise BodyTooLargeError
-                    self._budget.take(len(piece))
-                    self._charged_bytes += len(piece)
+                    self._charge(len(piece), max_bytes)
                     pieces.append(piece)
                     idle.reschedule(loop.time() + BODY_IDLE_S)
         except TimeoutError:
             raise BodyTooSlowError from None
         self.data = b"".join(pieces)
+
+    def _charge(self, size_bytes: int, max_bytes: int) -> None:
+        if self._charged_bytes + size_bytes > max_bytes:
+            raise BodyTooLargeError
+        self._budget.take(size_bytes)
+        self._charged_bytes += size_bytes
 
     def release(self) -> None:
         """Forget the bytes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import signal
@@ -98,6 +99,7 @@ async def _serve(listening: Listening, settings: GatewaySettings, grace_s: float
         await controller.setup()
         await web.SockSite(controller, listening.admin).start()
 
+        gc.freeze()  # all that is here by now stays; do not look through it again while requests wait
         within_s = await stopping
         traffic.close()
         await _finish(clients, within_s)
