@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,18 @@ _HOSTS = tuple(
     for name in ("py_pi.org", "python_hosted.org", "npm_js.org", "deb.deb_ian.org", "proxy.go_lang.org", "crates_.io")
 )
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)", re.MULTILINE)
+_OWN = {"autoscaler", "predictors", "adapters", "loadtests", "benchmarks", "tests"}
+# Packages whose types are part of the interface of a declared one.
+_PART_OF = {
+    "gevent": "locust",
+    "markupsafe": "jinja2",
+    "multidict": "aiohttp",
+    "pydantic_core": "pydantic",
+    "starlette": "fastapi",
+    "yarl": "aiohttp",
+}
+# Run by the engine's own Python.
+_RUN_ELSEWHERE = {"make_tiny_model.py"}
 _LOCKS = ("constraints.txt", "tests/engines/vllm.txt")
 
 
@@ -46,6 +61,48 @@ def test_every_dependency_is_locked_at_an_allowed_version(
         if not any(version in requirement.specifier for version in pins.get(canonicalize_name(requirement.name), ()))
     ]
     assert missing == [], "run `make lock`"
+
+
+@pytest.mark.parametrize(
+    ("folders", "extras"),
+    [
+        pytest.param(("autoscaler", "predictors", "adapters"), ("", "nvml"), id="what is run"),
+        pytest.param(("loadtests",), ("", "loadtest"), id="load tests"),
+        pytest.param(("tests", "benchmarks"), ("", "nvml", "loadtest", "dev"), id="tests"),
+    ],
+)
+def test_every_import_is_a_declared_dependency(
+    tracked: tuple[Path, ...],
+    root: Path,
+    project: dict[str, list[str]],
+    folders: tuple[str, ...],
+    extras: tuple[str, ...],
+) -> None:
+    declared = {canonicalize_name(Requirement(text).name) for extra in extras for text in project[extra]}
+    distributions = packages_distributions()
+    offenders = [
+        f"{path}: {module}"
+        for path in tracked
+        if path.suffix == ".py" and path.parts[0] in folders and path.name not in _RUN_ELSEWHERE
+        for module in _imported(ast.parse((root / path).read_text(encoding="utf-8")))
+        if module not in _OWN and module not in sys.stdlib_module_names
+        if not (root / path).with_name(f"{module}.py").exists()
+        if not declared.intersection(
+            canonicalize_name(name) for name in (*distributions.get(module, ()), _PART_OF.get(module, ""))
+        )
+    ]
+    assert offenders == []
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    """Top-level names of the modules that a file imports."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {each.name.split(".")[0] for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names.add(node.module.split(".")[0])
+    return names
 
 
 @pytest.mark.parametrize("name", _LOCKS)
