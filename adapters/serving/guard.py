@@ -72,7 +72,7 @@ class Guard:
             return failure(
                 403,
                 "UnknownHost",
-                "this API answers to localhost and 127.0.0.1; add the name by which you call it to api.allowed_hosts",
+                "this API answers to localhost and 127.0.0.1; add the name by which you call it to api.allowedHosts",
             )
         return None if self._gatekeeper.session is None else await self._identify(request)
 

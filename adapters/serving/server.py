@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import sys
 import threading
 
 import uvicorn
@@ -12,7 +13,8 @@ from adapters.serving.api import Api
 from adapters.serving.auth import ApiSettings
 from autoscaler.ports import RefusedError
 
-_STOP_WITHIN_S = 5
+_STOP_WITHIN_S = 2
+_UNREAD_MS = 30_000
 
 
 class ApiServer:
@@ -84,6 +86,8 @@ def _listening(settings: ApiSettings) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sys.platform == "linux":  # accepted sockets inherit it: a reader that takes nothing is cut off
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)
         listening.bind(address)
         listening.listen(128)
     except OSError as error:
