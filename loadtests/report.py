@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from loadtests.records import LoadResult
@@ -26,7 +25,7 @@ class Chart:
 
     heading: str
     text: str
-    html: Markup
+    html: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,7 @@ def report(*, title: str, result: LoadResult, samples: Sequence[FleetSample], ca
     return environment.get_template("report.html.j2").render(
         title=title,
         subtitle=result.head.label,
-        plotly=Markup(get_plotlyjs()),
+        plotly=get_plotlyjs(),
         failures=card.failures,
         service_rows=service_rows(card.service),
         charts=_charts(result, samples, card),
@@ -64,7 +63,7 @@ def _charts(result: LoadResult, samples: Sequence[FleetSample], card: Scorecard)
         Chart(
             heading="Demand and forecast",
             text="Bars: what was sent. The band runs from the forecast's median to the quantile that the fleet is "
-            "sized for, each drawn at the time it was made for, so it should lie on or above the bars.",
+            "sized for, each drawn at the time it was made for, so it should lie on or above the demand.",
             html=_html(demand_chart(result, samples)),
         ),
         Chart(
@@ -85,8 +84,9 @@ def _charts(result: LoadResult, samples: Sequence[FleetSample], card: Scorecard)
     )
 
 
-def _html(figure: go.Figure) -> Markup:
-    return Markup(figure.to_html(full_html=False, include_plotlyjs=False, config=_PLOT_SETTINGS))
+def _html(figure: go.Figure) -> str:
+    html: str = figure.to_html(full_html=False, include_plotlyjs=False, config=_PLOT_SETTINGS)
+    return html
 
 
 def _changes(samples: Sequence[FleetSample], *, until_s: float) -> tuple[ChangeRow, ...]:

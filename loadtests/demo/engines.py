@@ -27,6 +27,7 @@ class DemoEngine:
     command: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
     max_num_seqs: int
+    max_model_len: int
     kv_tokens: int | None
     step_time: tuple[str, str, str, str] | None
     min_replicas: int
@@ -72,6 +73,7 @@ def emulated() -> DemoEngine:
             *("--max-model-len", f"{limits.max_model_len}"),
         ),
         max_num_seqs=limits.max_num_seqs,
+        max_model_len=limits.max_model_len,
         kv_tokens=limits.kv_tokens,
         step_time=("40ms", "1ms", "2us", "100us"),
         min_replicas=1,
@@ -116,6 +118,7 @@ def vllm(*, python: str, model_dir: str) -> DemoEngine:
             "DO_NOT_TRACK": "1",
         },
         max_num_seqs=4,
+        max_model_len=1024,
         kv_tokens=None,
         step_time=None,
         min_replicas=1,

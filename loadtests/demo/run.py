@@ -81,11 +81,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _demo(engine: DemoEngine, *, out: Path, console: Console) -> int:
-    out.mkdir(parents=True, exist_ok=True)
-    for old in ("state", "records.jsonl", "scorecard.json", "report.html"):
-        shutil.rmtree(out / old, ignore_errors=True)
-        (out / old).unlink(missing_ok=True)
-    arrivals = _planned(engine)
+    _clear(out)
+    arrivals = planned(engine)
     observed = _observe(engine, arrivals, out=out, console=console)
     samples = fleet_samples(observed.decisions, started_s=observed.result.head.started_s)
     static, others = baselines(engine, arrivals, observed.result, observed.decisions)
@@ -114,7 +111,19 @@ def _demo(engine: DemoEngine, *, out: Path, console: Console) -> int:
     return 1 if card.failures else 0
 
 
-def _planned(engine: DemoEngine) -> Arrivals:
+def _clear(out: Path) -> None:
+    """An output folder without the files of an earlier run."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(out / "state", ignore_errors=True)
+        for old in ("records.jsonl", "scorecard.json", "report.html"):
+            (out / old).unlink(missing_ok=True)
+    except OSError as error:
+        raise DemoFailedError(f"the output folder can't be used: {error}") from error
+
+
+def planned(engine: DemoEngine) -> Arrivals:
+    """What will be offered; the harness makes the same of the same options."""
     parser = argparse.ArgumentParser()
     add_load_options(parser)
     return arrivals_of(parser.parse_args(list(engine.load)))

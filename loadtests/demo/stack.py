@@ -18,7 +18,6 @@ import psutil
 # Every process of a demo inherits this variable, whoever started it, so it can be found again.
 _MARK = "GPU_AUTOSCALER_DEMO"
 _STOP_S = 90.0
-_GONE_S = 10.0
 
 
 class Stack:
@@ -37,7 +36,7 @@ class Stack:
     ) -> None:
         for name in reversed(list(self._processes)):
             self.stop(name)
-        for process in self.left_over():
+        for process in self.left_over(patience_s=0.0):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 
@@ -77,15 +76,17 @@ class Stack:
         text = (self._directory / f"{name}.log").read_text(errors="replace")
         return "\n".join(text.splitlines()[-lines:])
 
-    def left_over(self) -> list[psutil.Process]:
-        """Processes of this demo that live; waits a few seconds for those that are just ending."""
-        deadline_s = time.monotonic() + _GONE_S
+    def marked(self) -> list[psutil.Process]:
+        """Every living process of this demo, whoever started it."""
+        return [process for process in psutil.process_iter() if self._is_marked(process)]
+
+    def left_over(self, *, patience_s: float = 10.0) -> list[psutil.Process]:
+        """Marked processes beside those that were started here; those just ending get ``patience_s``."""
+        deadline_s = time.monotonic() + patience_s
         while True:
             own = {process.pid for process in self._processes.values() if process.poll() is None}
-            found = [
-                process for process in psutil.process_iter() if process.pid not in own and self._is_marked(process)
-            ]
-            if not found or time.monotonic() > deadline_s:
+            found = [process for process in self.marked() if process.pid not in own]
+            if not found or time.monotonic() >= deadline_s:
                 return found
             time.sleep(0.2)
 

@@ -57,7 +57,7 @@ class DemoView:
             self._live.update(self._panel(progress))
         elif progress.elapsed_s >= self._next_line_s:
             self._next_line_s = progress.elapsed_s + _LINE_EVERY_S
-            self._console.print(_line(progress), highlight=False)
+            self._console.print(_line(progress), highlight=False, soft_wrap=True)
 
     def _panel(self, progress: Progress) -> RenderableType:
         table = Table.grid(padding=(0, 2))
