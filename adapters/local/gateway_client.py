@@ -61,6 +61,7 @@ class GatewayClient:
         """
         answer_s = min(timeout_s, protocol.MAX_POLL_S)
         question = DemandQuestion(seen=self._seen_rise, timeout_s=answer_s)
+        self._seen_rise = None  # should this fail, the next gateway counts anew
         answer = self._ask(
             DemandAnswer, "POST", protocol.DEMAND, codec.encode(question), within_s=answer_s + _ANSWER_WITHIN_S
         )
