@@ -10,7 +10,6 @@ The format: https://prometheus.io/docs/instrumenting/exposition_formats/
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -161,9 +160,7 @@ class PageParser:
             return (prefix, *_read_with_library(line))
         known = self._known.get(prefix)
         if known is None:
-            known, read_value = _read_with_library(line)
-            if read_value != value and not (math.isnan(read_value) and math.isnan(value)):
-                return prefix, known, read_value  # the line was split elsewhere than thought: nothing to remember
+            known, _ = _read_with_library(line)
             self._known.put(prefix, known, size_bytes=2 * len(prefix) + _ENTRY_BYTES)
         return prefix, known, value
 

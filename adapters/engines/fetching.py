@@ -56,12 +56,13 @@ async def fetch_page(
     ``timeout_s`` bounds it all, the last byte included. ``max_bytes`` bounds the body as sent and as decompressed.
     """
     try:
+        address = URL(url)
+        if address.scheme not in ("http", "https") or not address.host:
+            return Unknown(UnknownReason.UNREACHABLE, "no http address")  # its text may hold a password
         async with asyncio.timeout(timeout_s):
-            return await _follow(session, URL(url), max_bytes)
+            return await _follow(session, address, max_bytes)
     except TimeoutError:
         return Unknown(UnknownReason.TIMEOUT, f"no full answer within {timeout_s:g} s")
-    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):  # their text may hold a password
-        return Unknown(UnknownReason.UNREACHABLE, "no usable http address")
     except (aiohttp.ClientError, OSError, ValueError) as error:
         return Unknown(_reason(error), f"{type(error).__name__}: {error}"[:200])
 

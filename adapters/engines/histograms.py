@@ -53,7 +53,7 @@ class HistogramReader:
     same: tuple[tuple[int, int], ...]
 
     def read(self, values: list[float]) -> MaybeHistogram:
-        """All parts added up. Unknown where any is unknown or their bounds differ."""
+        """All parts added up. Unknown where any is unknown."""
         if self.same:
             contradiction = contradicting(self.same, values, self.series, self.start)
             if contradiction is not None:
@@ -68,13 +68,13 @@ class HistogramReader:
             rival = largest.get(part.group)
             if rival is None or histogram.count > rival.count:
                 largest[part.group] = histogram
-        first, *others = largest.values()
-        merged: MaybeHistogram = first
-        for other in others:
-            if isinstance(merged, Unknown):
-                return merged
-            merged = merged.plus(other)
-        return merged
+        merged = list(largest.values())  # of the same bounds, or there would be no reader
+        return Histogram(
+            merged[0].bounds,
+            tuple([sum(counts) for counts in zip(*[one.counts for one in merged], strict=True)]),
+            sum([one.count for one in merged]),
+            sum([one.total for one in merged]),
+        )
 
 
 def gather_histogram(selection: Selection, signal: Signal) -> HistogramReader | Unknown:

@@ -131,11 +131,8 @@ class PodScraper:
             task.cancel()
             detail = f"no answer within the round's {self._round_timeout_s:g} s"
             answers.put(self._answer(tasks[task], Unknown(UnknownReason.TIMEOUT, detail)))
-        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        for replica, outcome in zip(tasks.values(), outcomes, strict=True):
-            if isinstance(outcome, Exception):
-                detail = f"{type(outcome).__name__}: {outcome}"[:200]
-                answers.put(self._answer(replica, Unknown(UnknownReason.UNREACHABLE, detail)))
+        if late:
+            await asyncio.wait(late)
 
     async def _scrape(
         self,

@@ -6,7 +6,7 @@ import math
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -107,7 +107,7 @@ def fill(data: st.DataObject, shape: list[tuple[str, str]], end: str) -> bytes:
     return "".join([line + end for line in lines]).encode()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), shape=page_shapes(), end=st.sampled_from(["\n", "\r\n"]))
 def test_same_samples_as_the_library_at_first_and_when_values_change(
     data: st.DataObject, shape: list[tuple[str, str]], end: str
@@ -118,7 +118,7 @@ def test_same_samples_as_the_library_at_first_and_when_values_change(
         assert by_parser(parser, page) == by_library(page)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), shape=page_shapes(), end=st.sampled_from(["\n", "\r\n"]))
 def test_a_selector_takes_the_values_that_a_full_parse_finds(
     data: st.DataObject, shape: list[tuple[str, str]], end: str
@@ -136,7 +136,7 @@ def test_a_selector_takes_the_values_that_a_full_parse_finds(
         assert [bits(value) for value in values] == [full[index][2] for index in chosen]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), shape=page_shapes(), other=page_shapes())
 def test_a_selector_refuses_or_agrees_with_a_page_of_another_shape(
     data: st.DataObject, shape: list[tuple[str, str]], other: list[tuple[str, str]]
@@ -149,7 +149,7 @@ def test_a_selector_refuses_or_agrees_with_a_page_of_another_shape(
         assert parsed.series == first.series
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     data=st.data(),
     shape=page_shapes(),
@@ -260,6 +260,21 @@ def test_ever_changing_labels_fill_no_memory() -> None:
         parser.parse(b"".join([b'a{x="%d"} 1\nb%d 1\n' % (i, i) for i in range(start, start + 200)]))
         assert parser.held_bytes <= 112_500  # the names' own eighth on top
     assert parser.held_bytes > 50_000
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        pytest.param("a 12 # {} 1", 12.0, id="an exemplar"),
+        pytest.param(f"a {10**400} # {{}} 1", math.inf, id="an exemplar on more than a float holds"),
+        pytest.param(f"a -{10**400} # {{}} 1", -math.inf, id="on less"),
+        pytest.param('{"a",x="1"} 3', 3.0, id="the name in quotes among the labels"),
+    ],
+)
+def test_rarer_lines(line: str, value: float) -> None:
+    page = PageParser({"a"}).parse(f"{line}\n".encode())
+    assert ([one.name for one in page.series], page.values) == (["a"], (value,))
+    assert PageParser({"b"}).parse(f"{line}\n".encode()).series == ()
 
 
 @pytest.mark.parametrize("name", ["overloaded_page", "idle_page", "triton_page"])

@@ -6,7 +6,7 @@ import math
 from dataclasses import fields
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adapters.engines.page_reader import PageReader
@@ -59,7 +59,7 @@ def lines(draw: st.DrawFn) -> str:
     return f"{name}{{{labels}}} {draw(st.sampled_from(VALUES))}"
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     pages=st.lists(st.lists(lines(), max_size=12).map("\n".join), min_size=1, max_size=3),
     engine=st.sampled_from(Engine),
@@ -72,13 +72,13 @@ def test_any_mixture_of_series(pages: list[str], engine: Engine) -> None:
             assert_sensible(reader.read(body.encode(), replica="r", at_s=1.0, engine=engine))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(body=st.binary(max_size=200))
 def test_any_bytes(body: bytes) -> None:
     assert_sensible(PageReader().read(body, replica="r", at_s=1.0))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     edits=st.lists(
         st.tuples(st.integers(0, 52_000), st.binary(max_size=4), st.integers(0, 4)), min_size=1, max_size=20

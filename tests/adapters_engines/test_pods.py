@@ -242,6 +242,13 @@ async def hang_up(request: web.Request) -> web.StreamResponse:
     return web.Response()
 
 
+async def babble(request: web.Request) -> web.StreamResponse:
+    assert request.transport is not None
+    request.transport.write(b"this is no HTTP\r\n\r\n")
+    request.transport.close()
+    return web.Response()
+
+
 async def cut_short(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Length": "100000"})
     await response.prepare(request)
@@ -268,6 +275,7 @@ def test_a_server_that_never_finishes_times_out(serve: Serve, hasty: PodScraper,
     ("handler", "expected"),
     [
         pytest.param(endless, UnknownReason.PAGE_TOO_LARGE, id="endless"),
+        pytest.param(babble, UnknownReason.HTTP_ERROR, id="no HTTP"),
         pytest.param(hang_up, UnknownReason.UNREACHABLE, id="hangs up"),
         pytest.param(cut_short, UnknownReason.MALFORMED_PAGE, id="cut short"),
     ],
@@ -312,6 +320,8 @@ def test_a_round_ends_in_time_though_not_all_had_their_turn(serve: Serve) -> Non
         pytest.param("ftp://127.0.0.1/metrics", id="another scheme"),
         pytest.param("http://:0/", id="no host"),
         pytest.param("", id="empty"),
+        pytest.param("//127.0.0.1/", id="no scheme"),
+        pytest.param("http://a..b/", id="no host name"),
         pytest.param("http://127.0.0.1:99999/", id="no such port"),
     ],
 )
@@ -369,3 +379,7 @@ def test_closing_ends_a_round_in_progress(serve: Serve) -> None:
     assert reason(seen["a"]) is UnknownReason.UNREACHABLE
     scraper.close()
     assert not any(thread.name == "scrape" for thread in threading.enumerate())
+
+
+def test_a_scraper_that_never_read_can_be_closed() -> None:
+    PodScraper(clock=HandClock(), engines={}).close()

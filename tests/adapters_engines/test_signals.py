@@ -190,6 +190,11 @@ ENGINE_0, ENGINE_1 = 'engine="0",', 'engine="1",'
             UnknownReason.CONTRADICTION,
             id="bounds differ",
         ),
+        pytest.param(
+            histogram([1, 2, 3], 3, 1.5, labels=ENGINE_0) + histogram([4, 5, 6], 7, 2.5, labels=ENGINE_1),
+            UnknownReason.CONTRADICTION,
+            id="one engine contradicts itself",
+        ),
         pytest.param(histogram([2, 1, 3], 3, 1.5), UnknownReason.CONTRADICTION, id="not cumulative"),
         pytest.param(histogram([1, 2, 3], 2, 1.5), UnknownReason.CONTRADICTION, id="count below its buckets"),
         pytest.param(histogram([1, 2, 3], 4, 1.5), UnknownReason.CONTRADICTION, id="count above its +Inf bucket"),
