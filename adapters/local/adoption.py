@@ -93,7 +93,12 @@ def _recovered(found: Marked, *, now_s: float) -> ReplicaRecord:
     record = decode(ReplicaRecord, found.record.encode())
     if record.name != found.name:
         raise ValueError(f"it is marked as {found.name} but carries the record of {record.name}")
-    return replace(_not_in_future(record, now_s=now_s), process=found.process, start_watched=False)
+    record = replace(_not_in_future(record, now_s=now_s), process=found.process, start_watched=False)
+    if found.whole:
+        return record
+    # FAILED with a process: it is ended before the replica starts again.
+    left = "its server ended unseen and left processes behind"
+    return replace(record, phase=Phase.FAILED, restarts=record.restarts + 1, retry_at_s=now_s, detail=left)
 
 
 def _unwanted(record: ReplicaRecord, *, now_s: float) -> ReplicaRecord:

@@ -134,25 +134,31 @@ class OsProcesses:
 
     def kill(self, process: ProcessId, name: str) -> None:
         """KILL to the process group, then to members of its session and bearers of its mark outside of the group."""
+        doomed = []
         if self._lives(process):
             _signal_group(process.pid, signal.SIGKILL)
-        for pid in self._family(process, name):
+            doomed.append(process.pid)
+        for pid in (*doomed, *self._family(process, name)):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
 
     def marked(self) -> Sequence[Marked]:
-        """The outermost living process of each replica; what a replica started in sessions of its own is left out."""
-        found: dict[int, tuple[_Look, Marked]] = {}
+        """For each replica its outermost session leader, or where that has ended the oldest of its other processes."""
+        bearers: dict[str, dict[int, tuple[_Look, str]]] = {}
         for pid in psutil.pids():
             environ = _environ(pid)
             owner, _, name = environ.get(MARK_VARIABLE, "").partition("/")
-            look = _look(pid) if owner == self._owner and name else None
-            if look is None or look.zombie or look.session != pid:
-                continue
+            look = _look(pid) if owner == self._owner and name and pid != os.getpid() else None
+            if look is not None and not look.zombie:
+                bearers.setdefault(name, {})[pid] = (look, environ.get(RECORD_VARIABLE, ""))
+        found = []
+        for name, family in sorted(bearers.items()):
+            leaders = [pid for pid, (look, _) in family.items() if look.session == pid and look.parent not in family]
+            pid = min(leaders or family)
+            look, record = family[pid]
             process = ProcessId(pid=pid, birth=look.birth)
-            record = environ.get(RECORD_VARIABLE, "")
-            found[pid] = (look, Marked(name=name, process=process, record=record))
-        return [marked for look, marked in found.values() if not self._inside_another(look, marked, found)]
+            found.append(Marked(name=name, process=process, record=record, whole=bool(leaders)))
+        return found
 
     def release(self) -> None:
         """Let our children be; whoever adopts them watches them by their numbers."""
@@ -194,14 +200,6 @@ class OsProcesses:
             in_session = by_session and look.session == process.pid
             if in_session or _environ(pid).get(MARK_VARIABLE) == mark:
                 yield pid
-
-    @staticmethod
-    def _inside_another(look: _Look, marked: Marked, found: Mapping[int, tuple[_Look, Marked]]) -> bool:
-        parent = _look(look.parent)
-        if parent is None:
-            return False
-        outer = found.get(parent.session)
-        return outer is not None and outer[1].name == marked.name and parent.session != marked.process.pid
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

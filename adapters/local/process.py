@@ -54,11 +54,15 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marked:
-    """A living process that was spawned for the replica ``name``, and the text it was given."""
+    """A living process of the replica ``name``, and the text it was given.
+
+    ``whole`` False: what was spawned has ended, and this is one of the processes that outlived it.
+    """
 
     name: str
     process: ProcessId
     record: str
+    whole: bool
 
 
 class SpawnError(Exception):
@@ -85,7 +89,7 @@ class ProcessTable(Protocol):
         ...
 
     def marked(self) -> Sequence[Marked]:
-        """All living processes that were spawned from this state directory, by whichever controller."""
+        """One process for every replica of this state directory of which any lives, by whichever controller."""
         ...
 
     def release(self) -> None:

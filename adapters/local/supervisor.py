@@ -130,7 +130,7 @@ class Supervisor:
 
     def step(self, now_s: float) -> None:
         """Look at every replica, act on what was seen, then bring the numbers to the targets."""
-        in_flight = self._routes.in_flight()
+        in_flight = self._routes.in_flight() if self._ends_any() else {}
         answers = self._probes.take()
         for record in sorted(self._records.values(), key=lambda record: record.name):
             if record.process is not None:
@@ -200,6 +200,22 @@ class Supervisor:
             return replace(after, retry_at_s=now_s, detail=f"port {before.port} was taken")
         return after
 
+    def _ends_any(self) -> bool:
+        """Whether it matters now who has requests in flight."""
+        if any(record.phase is Phase.DRAINING for record in self._records.values()):
+            return True
+        return any(len(self._live(key)) > self._wanted(key) for key in self._templates)
+
+    def _wanted(self, key: VariantKey) -> int:
+        return 0 if self._stopping else self._fleet.targets.get(key, 0)
+
+    def _live(self, key: VariantKey) -> list[ReplicaRecord]:
+        return [
+            record
+            for record in self._records.values()
+            if (record.service, record.variant) == key and record.phase is not Phase.DRAINING
+        ]
+
     def _deadline_s(self, record: ReplicaRecord) -> float:
         key = (record.service, record.variant)
         template = self._templates.get(key)
@@ -208,12 +224,7 @@ class Supervisor:
 
     def _balance(self, *, in_flight: Mapping[str, int], now_s: float) -> None:
         for key in sorted(self._templates):
-            wanted = 0 if self._stopping else self._fleet.targets.get(key, 0)
-            live = [
-                record
-                for record in self._records.values()
-                if (record.service, record.variant) == key and record.phase is not Phase.DRAINING
-            ]
+            wanted, live = self._wanted(key), self._live(key)
             for record in victims(live, count=max(0, len(live) - wanted), in_flight=in_flight):
                 self._retire(record, why="stopping" if self._stopping else "no longer asked for", now_s=now_s)
             for _ in range(wanted - len(live)):
