@@ -63,8 +63,9 @@ class MetricsSource(Protocol):
     """What the replicas and the gateway say."""
 
     def read(self, snapshot: ClusterSnapshot) -> Observations:
-        """One reading, or the reason for none, for each replica of the snapshot that has a metrics address, and for
-        each service with a gateway. Bounded in time; one bad page never costs another's reading. Raises nothing.
+        """One reading, or the reason for none, for each ready or draining replica of the snapshot that has a metrics
+        address, and for each service with a gateway. Bounded in time; one bad page never costs another's reading.
+        Raises nothing.
         """
         ...
 
