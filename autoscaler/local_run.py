@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
@@ -14,6 +13,7 @@ from types import TracebackType
 from adapters.engines.pods import PodScraper
 from adapters.local.cluster import LocalCluster
 from adapters.local.devices import find_devices, load_nvml
+from adapters.local.gateway_keeping import GatewayKeeper
 from adapters.local.gateway_ports import GatewayRoutes, GatewaySource
 from adapters.local.gateway_process import GatewayProcess
 from adapters.local.journal import SqliteJournal
@@ -36,8 +36,6 @@ _log = logging.getLogger("local")
 _GATEWAY_GRACE_S = 60.0
 _PREFILL_S = 7200.0
 _PREFILL_DECISIONS = 720
-# A request that waits at zero brings the next tick forward, but no more often than this.
-_WAKE_PAUSE_S = 0.5
 
 
 class HandsOff:
@@ -69,7 +67,6 @@ class LocalRun:
         """
         self._config = config
         self._clock = WallClock()
-        self._stopping = threading.Event()
         self._leave_running = leave_running
         with ExitStack() as opened:
             settings = config.settings
@@ -77,10 +74,11 @@ class LocalRun:
             opened.callback(state.close)
             self._devices = _devices(settings)
             self.settings = settings.settled(self._devices)
-            self._gateway = GatewayProcess(directory=state.path, settings=settings.gateway)
-            self._gateway.ensure()
-            opened.callback(self._end_gateway)
-            self._routes = GatewayRoutes(self._gateway.client, self.settings.routes)
+            gateway = GatewayProcess(directory=state.path, settings=settings.gateway)
+            self._routes = GatewayRoutes(gateway.client, self.settings.routes)
+            self._keeper = GatewayKeeper(gateway, self._routes, on_demand=self._clock.wake)
+            self._keeper.start()
+            opened.callback(self._close_gateway)
             self._cluster = LocalCluster(
                 state=state,
                 templates=self.settings.templates,
@@ -110,7 +108,7 @@ class LocalRun:
                 ports=Ports(
                     clock=self._clock,
                     inventory=self._cluster,
-                    metrics=JoinedSource([scraper, GatewaySource(self._gateway.client, self._clock)]),
+                    metrics=JoinedSource([scraper, GatewaySource(gateway.client, self._clock)]),
                     actuator=actuator,
                     store=self.board,
                     journal=journal,
@@ -136,17 +134,11 @@ class LocalRun:
 
     def run(self) -> None:
         """Keep the services until ``stop``."""
-        keeper = threading.Thread(target=self._keep_gateway, name="gateway-keeper", daemon=True)
         self._cluster.start()
-        keeper.start()
-        try:
-            self.controller.run()
-        finally:
-            self._stopping.set()
+        self.controller.run()
 
     def stop(self) -> None:
         """Let ``run`` return. Safe in a signal handler."""
-        self._stopping.set()
         self.controller.stop()
         self._clock.wake()
 
@@ -180,31 +172,8 @@ class LocalRun:
             except PortError as error:
                 _log.warning("the past of %s can't be shown: %s", service.id, error)
 
-    def _keep_gateway(self) -> None:
-        """Wake the controller when a request waits at zero; bring the gateway back when it is gone."""
-        client = self._gateway.client
-        while not self._stopping.is_set():
-            try:
-                if client.wait_for_demand(10.0):
-                    self._clock.wake()
-                    self._stopping.wait(_WAKE_PAUSE_S)
-            except PortError:
-                self._revive_gateway()
-
-    def _revive_gateway(self) -> None:
-        if self._stopping.is_set():
-            return
-        try:
-            self._gateway.ensure()
-            self._routes.put_again()
-            _log.warning("the gateway was gone and is back")
-        except PortError as error:
-            _log.error("the gateway is gone: %s", error)
-            self._stopping.wait(2.0)
-
-    def _end_gateway(self) -> None:
-        if not self._leave_running:
-            self._gateway.stop(grace_s=_GATEWAY_GRACE_S)
+    def _close_gateway(self) -> None:
+        self._keeper.close(leave_running=self._leave_running, grace_s=_GATEWAY_GRACE_S)
 
     @staticmethod
     def _close_journal(journal: SqliteJournal) -> None:

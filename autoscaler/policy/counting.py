@@ -1,0 +1,179 @@
+"""What one tick adds: each replica's progress and the gateway's, put together as the service's increment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autoscaler.domain.cluster import Phase, Replica
+from autoscaler.domain.reading import EngineReading, GatewayReading, Measured, Observations, Unknown, UnknownReason
+from autoscaler.domain.service import Slo
+from autoscaler.domain.state import Increment, ReplicaTrack, ServiceState, VariantLoad
+from autoscaler.policy.params import Params
+from autoscaler.policy.progress import Progress, is_stuck, observe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One serving replica at this tick."""
+
+    replica: Replica
+    track: ReplicaTrack | None
+    done: Progress | Unknown
+    stuck: bool
+    blocks: bool
+
+    @property
+    def reading(self) -> EngineReading | None:
+        """Its page of this tick; None where none was usable."""
+        if self.track is None or self.track.unobserved_since_s is not None:
+            return None
+        return self.track.reading
+
+
+def serves(replica: Replica) -> bool:
+    return replica.phase in (Phase.READY, Phase.DRAINING)
+
+
+def look(replica: Replica, state: ServiceState, observations: Observations, now_s: float, params: Params) -> Seen:
+    track, done = observe(
+        replica,
+        observations.engines.get(replica.name),
+        state.tracks.get(replica.name),
+        now_s=now_s,
+        params=params,
+    )
+    dark_since_s = track.unobserved_since_s if track is not None else replica.ready_s
+    dark_long = dark_since_s is not None and now_s - dark_since_s > params.coverage_grace_s
+    return Seen(
+        replica=replica,
+        track=track,
+        done=done,
+        stuck=is_stuck(track, now_s=now_s, params=params),
+        # a replica that is dark for good, or leaving, no longer holds its peers
+        blocks=replica.phase is Phase.READY and not (isinstance(done, Unknown) and dark_long),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    arrivals: float
+    judged: float
+    within_slo: float
+
+
+def gateway_progress(
+    reading: GatewayReading | Unknown | None, earlier: GatewayReading | None, *, now_s: float, params: Params
+) -> Counted | Unknown | None:
+    """What the gateway counted since the last tick; None where the service has no gateway."""
+    if reading is None or isinstance(reading, Unknown):
+        return reading
+    if now_s - reading.at_s > params.stale_after_s:
+        return Unknown(UnknownReason.STALE, "the gateway's figures are old")
+    if earlier is None:
+        return Unknown(UnknownReason.WARMING_UP, "first figures of the gateway")
+    same = reading.started_s == earlier.started_s and reading.arrivals >= earlier.arrivals
+    return Counted(
+        arrivals=reading.arrivals - (earlier.arrivals if same else 0.0),
+        judged=max(0.0, reading.judged - (earlier.judged if same else 0.0)),
+        within_slo=max(0.0, reading.within_slo - (earlier.within_slo if same else 0.0)),
+    )
+
+
+def increment(
+    slo: Slo,
+    seen: Sequence[Seen],
+    gateway: GatewayReading | Unknown | None,
+    counted: Counted | Unknown | None,
+    *,
+    now_s: float,
+    span_s: float,
+) -> Increment | None:
+    """This tick's increment; None where nothing at all was counted (a gap, not zero)."""
+    observed = [each for each in seen if isinstance(each.done, Progress)]
+    if not isinstance(counted, Counted) and not observed:
+        return None
+    arrivals = sum(_in_tick(each.done, span_s) for each in observed if isinstance(each.done, Progress))
+    blocking = [each for each in seen if each.blocks]
+    gateway_blind = isinstance(gateway, Unknown) or isinstance(counted, Unknown)
+    # The gateway judges whole requests, but times to first token only where answers are streamed.
+    if isinstance(counted, Counted) and counted.judged > 0:
+        judged, within = counted.judged, counted.within_slo
+    else:
+        judged, within = _judge(slo, observed)
+    return Increment(
+        end_s=now_s,
+        span_s=span_s,
+        arrivals=counted.arrivals if isinstance(counted, Counted) else arrivals,
+        observed_s=span_s * sum(isinstance(each.done, Progress) for each in blocking),
+        live_s=span_s * (len(blocking) + gateway_blind),
+        judged=judged,
+        within_slo=within,
+        gateway=isinstance(counted, Counted),
+        loads=_loads(observed),
+    )
+
+
+def _in_tick(done: Progress, span_s: float) -> float:
+    """The arrivals that belong to a tick of ``span_s``: of a replica that was dark for longer, only its share."""
+    return done.arrivals * min(1.0, span_s / done.span_s)
+
+
+def _judge(slo: Slo, observed: Sequence[Seen]) -> tuple[float, float]:
+    """Requests that reached their first token in the tick, and how many of them (and of the tokens) were in time."""
+    judged = within = 0.0
+    for each in observed:
+        if not isinstance(each.done, Progress) or each.done.ttft is None or each.done.ttft.count <= 0:
+            continue
+        share = 1.0
+        for histogram, threshold in (
+            (each.done.ttft, slo.ttft_s),
+            (each.done.itl, slo.itl_s),
+            (each.done.e2e, slo.e2e_s),
+        ):
+            if histogram is not None and threshold is not None:
+                part = histogram.share_within(threshold)
+                share = share if isinstance(part, Unknown) else min(share, part)
+        judged += each.done.ttft.count
+        within += each.done.ttft.count * share
+    return judged, within
+
+
+def _loads(observed: Sequence[Seen]) -> tuple[VariantLoad, ...]:
+    """Each variant's load over its healthy, awake, serving replicas."""
+    loads = []
+    for variant in sorted({each.replica.variant for each in observed}):
+        group = [
+            (each.done, each.track.reading)
+            for each in observed
+            if each.replica.variant == variant
+            and each.replica.phase is Phase.READY
+            and isinstance(each.done, Progress)
+            and each.track is not None
+            and not each.stuck
+            and not each.track.reading.asleep
+        ]
+        if not group:
+            continue
+        loads.append(
+            VariantLoad(
+                variant=variant,
+                replicas=len(group),
+                arrivals=sum(done.arrivals for done, _ in group),
+                completed=sum(done.completed or 0.0 for done, _ in group),
+                prompt_tokens=sum(done.prompt_tokens or 0.0 for done, _ in group),
+                itl_sum_s=sum(done.itl.total for done, _ in group if done.itl),
+                itl_count=sum(done.itl.count for done, _ in group if done.itl),
+                e2e_sum_s=sum(done.e2e.total for done, _ in group if done.e2e),
+                e2e_count=sum(done.e2e.count for done, _ in group if done.e2e),
+                running=sum(or_none(reading.running) for _, reading in group),
+                waiting=sum(or_none(reading.waiting) for _, reading in group),
+                saturated=all(or_none(reading.waiting) > 0 for _, reading in group),
+            )
+        )
+    return tuple(loads)
+
+
+def or_none(value: Measured) -> float:
+    """A gauge for sums in which an unknown part adds nothing (growth only ever rests on what is known)."""
+    return 0.0 if isinstance(value, Unknown) else value
