@@ -35,7 +35,7 @@ from autoscaler.reporting import Reporter
 _log = logging.getLogger("local")
 _GATEWAY_GRACE_S = 60.0
 _PREFILL_S = 7200.0
-_PREFILL_DECISIONS = 720
+_PREFILL_DECISIONS = 3000
 
 
 class HandsOff:
@@ -166,9 +166,10 @@ class LocalRun:
 
     def _prefill(self, history: StateHistory) -> None:
         now_s = self._clock.now_s()
+        each = max(1, _PREFILL_DECISIONS // max(1, len(self.settings.services)))
         for service in self.settings.services:
             try:
-                self.board.prefill(history.decisions(service.id, now_s - _PREFILL_S, now_s, _PREFILL_DECISIONS))
+                self.board.prefill(history.decisions(service.id, now_s - _PREFILL_S, now_s, each))
             except PortError as error:
                 _log.warning("the past of %s can't be shown: %s", service.id, error)
 

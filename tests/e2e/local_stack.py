@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -219,13 +220,14 @@ class LocalStack:
 
     def set_fault(self, replica: Replica, fault: dict[str, Any] | None) -> None:
         """Give one replica's emulator a fault, or clear it."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port_of(replica), timeout=10)
-        if fault is None:
-            connection.request("DELETE", "/faults")
-        else:
-            connection.request("POST", "/faults", json.dumps(fault), {"Content-Type": "application/json"})
-        assert connection.getresponse().status == 200
-        connection.close()
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port_of(replica), timeout=10)) as connection:
+            if fault is None:
+                connection.request("DELETE", "/faults")
+            else:
+                connection.request("POST", "/faults", json.dumps(fault), {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            response.read()
+            assert response.status == 200
 
     def kill_controller(self) -> None:
         assert self.controller is not None

@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pytest
@@ -95,30 +96,31 @@ class Fleet:
         return part
 
 
+def say(port: int, method: str, path: str, body: dict[str, object] | None = None) -> int:
+    """One exchange with an engine; its status."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+        connection.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        response.read()
+        return response.status
+
+
 def complete(port: int) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    body = json.dumps({"model": "chat", "prompt": "one two", "max_tokens": 2, "ignore_eos": True})
-    connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
-    assert connection.getresponse().status == 200
-    connection.close()
+    body: dict[str, object] = {"model": "chat", "prompt": "one two", "max_tokens": 2, "ignore_eos": True}
+    assert say(port, "POST", "/v1/completions", body) == 200
 
 
-def set_fault(port: int, kind: PageFault | None) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    if kind is None:
-        connection.request("DELETE", "/faults")
-    else:
-        fault = {"page": {"kind": kind.value, "seconds": 30}}
-        connection.request("POST", "/faults", json.dumps(fault), {"Content-Type": "application/json"})
-    assert connection.getresponse().status == 200
-    connection.close()
+def set_fault(port: int, kind: PageFault) -> None:
+    assert say(port, "POST", "/faults", {"page": {"kind": kind.value, "seconds": 30}}) == 200
+
+
+def clear_faults(port: int) -> None:
+    assert say(port, "DELETE", "/faults") == 200
 
 
 def answers(port: int) -> bool:
     try:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-        connection.request("GET", "/health")
-        return connection.getresponse().status == 200
+        return say(port, "GET", "/health") == 200
     except OSError:
         return False
 
@@ -152,7 +154,7 @@ def fleet(ports: tuple[int, ...]) -> Iterator[Fleet]:
     yield made
     made.scraper.close()
     for port in ports:
-        set_fault(port, None)
+        clear_faults(port)
 
 
 @pytest.mark.parametrize("dark", [1, 4], ids=["one-of-four", "four-of-four"])
@@ -174,5 +176,5 @@ def test_a_page_fault_never_shrinks_and_is_told_and_ends_by_itself(fleet: Fleet,
         assert reasons & {Reason.PARTIAL_COVERAGE, Reason.UNKNOWN_DEMAND}
         assert "unknown" in told
     for port in fleet.ports:
-        set_fault(port, None)
+        clear_faults(port)
     assert min(fleet.tick(0).desired for _ in range(30)) == 1
