@@ -71,6 +71,7 @@ def replica_chart(result: LoadResult, samples: Sequence[FleetSample], *, static_
     figure.add_hline(
         y=static_replicas,
         line={"color": _RED, "dash": "dash", "width": 1},
+        annotation_position="top left",
         annotation={"text": "static peak", "font": {"color": _RED}},
     )
     figure.update_yaxes(rangemode="tozero", dtick=1)
@@ -98,6 +99,7 @@ def latency_chart(
         figure.add_hline(
             y=limit_s * 1e3,
             line={"color": _ORANGE, "dash": "dash", "width": 1},
+            annotation_position="top left",
             annotation={"text": f"SLO {limit_s * 1e3:g} ms", "font": {"color": _ORANGE}},
         )
     figure.update_yaxes(rangemode="tozero")

@@ -76,7 +76,7 @@ def emulated() -> DemoEngine:
         max_model_len=limits.max_model_len,
         kv_tokens=limits.kv_tokens,
         step_time=("40ms", "1ms", "2us", "100us"),
-        min_replicas=1,
+        min_replicas=2,
         max_replicas=8,
         startup_s=5.0,
         ready_deadline_s=60.0,

@@ -65,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--engine vllm needs --vllm-python and --vllm-model")
     engine = emulated() if given.engine == "emulated" else vllm(python=given.vllm_python, model_dir=given.vllm_model)
     console = Console()
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
         return _demo(engine, out=given.out, console=console)
     except DemoFailedError as error:
