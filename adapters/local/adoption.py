@@ -75,7 +75,8 @@ def _continued(record: ReplicaRecord, found: Marked | None, *, lives: bool, now_
         return _recovered(found, now_s=now_s)
     elif record.process is None:
         record = replace(record, port=None, devices=())
-    # Else it has ended: seen as such at the first look, with all that it may have left behind.
+    elif record.phase in (Phase.STARTING, Phase.READY):
+        record = _lost(record, why="ended while no controller watched", now_s=now_s)
     return _not_in_future(record, now_s=now_s)
 
 
@@ -96,9 +97,13 @@ def _recovered(found: Marked, *, now_s: float) -> ReplicaRecord:
     record = replace(_not_in_future(record, now_s=now_s), process=found.process, start_watched=False)
     if found.whole:
         return record
-    # FAILED with a process: it is ended before the replica starts again.
-    left = "its server ended unseen and left processes behind"
-    return replace(record, phase=Phase.FAILED, restarts=record.restarts + 1, retry_at_s=now_s, detail=left)
+    return _lost(record, why="ended while no controller watched, and left processes behind", now_s=now_s)
+
+
+def _lost(record: ReplicaRecord, *, why: str, now_s: float) -> ReplicaRecord:
+    """FAILED with a process on record: what is left of it is ended, then the replica starts again."""
+    restarts = record.restarts + 1
+    return replace(record, phase=Phase.FAILED, restarts=restarts, retry_at_s=now_s, ready_s=None, detail=why)
 
 
 def _unwanted(record: ReplicaRecord, *, now_s: float) -> ReplicaRecord:

@@ -40,7 +40,7 @@ class ServiceList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long and how much is kept; the oldest goes first. Inputs, the bulk of it, go before decisions.
+    """How long and how much is kept; the oldest of inputs and of decisions goes first.
 
     ``checkpoint_every_s``: how far apart states are from which recorded ticks can be computed again.
     ``state_every_s``: how old the memory may be that a controller ended by a crash leaves to the next one.
@@ -77,8 +77,11 @@ class SqliteJournal:
     def __init__(self, database: Database, *, now_s: Callable[[], float], retention: Retention | None = None) -> None:
         """Entries from the future (the clock was ahead in an earlier run) are dropped. Raises PortError."""
         self._database = database
+        self._state: ControllerState | None = None
+        self._state_kept = True
+        self._last_s = now_s()
         self._retention = retention or Retention()
-        self._start(now_s())
+        self._start(self._last_s)
 
     def restore(self) -> ControllerState | None:
         """The memory that was last kept: after a clean end the latest, after a crash up to ``state_every_s`` older.
@@ -87,12 +90,15 @@ class SqliteJournal:
         returned as they were, also where the clock was stepped back since. None where there is none, or none that
         this version can read.
         """
+        restored = None
         try:
             rows = self._database.read("SELECT state FROM latest")
-            return unpack(ControllerState, rows[0][0]) if rows else None
+            restored = unpack(ControllerState, rows[0][0]) if rows else None
         except (PortError, ValueError) as error:
             _log.warning("the controller's memory can't be read, it starts anew: %s", error)
-            return None
+        # The first tick will be decided from this.
+        self._state = restored or ControllerState(services={})
+        return restored
 
     def record(self, tick: Tick, services: Sequence[Service], next_state: ControllerState) -> None:
         """Keep one tick. Raises PortError; then this tick is missing, and the next one begins a new checkpoint."""
@@ -112,8 +118,9 @@ class SqliteJournal:
 
     def close(self) -> None:
         """Keep the latest memory. Raises PortError."""
-        if self._state is not None:
+        if self._state is not None and not self._state_kept:
             self._database.write([self._latest(self._last_s, self._state)])
+            self._state_kept = True
 
     def _start(self, now_s: float) -> None:
         self._database.write(
@@ -124,8 +131,8 @@ class SqliteJournal:
             " UNION ALL SELECT max(after_seq) FROM checkpoints)"
         )
         self._seq = int(rows[0][0] or 0)
-        self._state: ControllerState | None
         self._leave_gap()
+        self._state_kept = True
         self._services = b""
         self._last_s = now_s
         self._checkpoint_s = self._state_s = self._trim_s = float("-inf")
@@ -149,19 +156,25 @@ class SqliteJournal:
             ("INSERT INTO decisions VALUES (?, ?, ?, ?)", (seq, part.service, at_s, pack(part)))
             for part in tick.decision.services
         )
-        due = at_s - self._checkpoint_s >= self._retention.checkpoint_every_s
-        checkpoint = "REPLACE INTO checkpoints VALUES (?, ?, ?, ?)"
-        if self._state is not None and listed != self._services:
-            statements.append((checkpoint, (seq - 1, self._last_s, pack(self._state), listed)))
-        if self._state is None or due:
-            statements.append((checkpoint, (seq, at_s, pack(next_state), listed)))
+        checkpoints = self._checkpoints(seq, at_s, next_state, listed)
+        statements.extend(checkpoints)
         keep_state = at_s - self._state_s >= self._retention.state_every_s
         if keep_state:
             statements.append(self._latest(at_s, next_state))
         self._database.write(statements)
-        self._checkpoint_s = at_s if self._state is None or due else self._checkpoint_s
+        self._checkpoint_s = at_s if checkpoints else self._checkpoint_s
+        self._state_kept = keep_state
         self._state_s = at_s if keep_state else self._state_s
         self._seq, self._last_s, self._state, self._services = seq, at_s, next_state, listed
+
+    def _checkpoints(self, seq: int, at_s: float, next_state: ControllerState, listed: bytes) -> list[Statement]:
+        """Before this tick where the services are others than before; else after it, where one is due."""
+        sql = "REPLACE INTO checkpoints VALUES (?, ?, ?, ?)"
+        if self._state is not None and listed != self._services:
+            return [(sql, (seq - 1, self._last_s, pack(self._state), listed))]
+        if self._state is None or at_s - self._checkpoint_s >= self._retention.checkpoint_every_s:
+            return [(sql, (seq, at_s, pack(next_state), listed))]
+        return []
 
     def _latest(self, at_s: float, state: ControllerState) -> Statement:
         return "REPLACE INTO latest VALUES (1, ?, ?)", (at_s, pack(state))
@@ -183,14 +196,14 @@ class SqliteJournal:
         self._database.shrink()
 
     def _drop_oldest(self) -> bool:
-        """Drop an eighth of the recorded inputs, or where none are left of the decisions; False: nothing is left."""
+        """Drop the oldest eighth of the inputs and of the decisions; False: nothing is left to drop."""
+        statements: list[Statement] = []
         for table in ("ticks", "decisions"):
             first, last = self._database.read(f"SELECT min(seq), max(seq) FROM {table}")[0]
             if first is not None and first < last:
-                before = first + (last - first) // 8 + 1
-                self._database.write([(f"DELETE FROM {table} WHERE seq < ?", (before,)), _DROP_UNUSED_CHECKPOINTS])
-                return True
-        return False
+                statements.append((f"DELETE FROM {table} WHERE seq < ?", (first + (last - first) // 8 + 1,)))
+        self._database.write([*statements, _DROP_UNUSED_CHECKPOINTS])
+        return bool(statements)
 
 
 # The newest checkpoint before the oldest tick is the one that this tick was decided from: it stays.

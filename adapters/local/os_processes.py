@@ -143,7 +143,11 @@ class OsProcesses:
                 os.kill(pid, signal.SIGKILL)
 
     def marked(self) -> Sequence[Marked]:
-        """For each replica its outermost session leader, or where that has ended the oldest of its other processes."""
+        """For each replica its outermost session leader, or where that has ended the oldest of its other processes.
+
+        A worker in a session of its own whose server has ended is taken for the server. It never becomes ready, and so
+        is ended when the start deadline is over.
+        """
         bearers: dict[str, dict[int, tuple[_Look, str]]] = {}
         for pid in psutil.pids():
             environ = _environ(pid)
@@ -154,7 +158,7 @@ class OsProcesses:
         found = []
         for name, family in sorted(bearers.items()):
             leaders = [pid for pid, (look, _) in family.items() if look.session == pid and look.parent not in family]
-            pid = min(leaders or family)
+            pid = min(leaders or family, key=lambda pid: float(family[pid][0].birth))
             look, record = family[pid]
             process = ProcessId(pid=pid, birth=look.birth)
             found.append(Marked(name=name, process=process, record=record, whole=bool(leaders)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +19,8 @@ from autoscaler.domain.state import ControllerState, Tick
 from autoscaler.ports import InvalidAnswerError
 
 T = TypeVar("T")
+
+_END = 2**63 - 1  # the largest number that SQLite holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,7 @@ class Recording:
     def segments(self) -> Iterator[Segment]:
         """Everything that can be computed again, oldest first; at most the ticks of one checkpoint at a time."""
         marks = [seq for (seq,) in read_rows(self._path, "SELECT after_seq FROM checkpoints ORDER BY after_seq")]
-        for after, before in zip(marks, [*marks[1:], None], strict=True):
+        for after, before in pairwise([*marks, _END]):
             ticks = self._ticks(after, before)
             checkpoint = read_rows(self._path, "SELECT state, services FROM checkpoints WHERE after_seq = ?", (after,))
             if ticks and checkpoint:  # else trimmed meanwhile
@@ -90,9 +93,8 @@ class Recording:
         )
         return ClusterSnapshot(at_s=at_s, devices=devices, replicas=replicas, targets=targets)
 
-    def _ticks(self, after: int, before: int | None) -> tuple[Tick, ...]:
+    def _ticks(self, after: int, last: int) -> tuple[Tick, ...]:
         """Ticks that follow each other without a gap: what comes after a lost one has another state before it."""
-        last = before if before is not None else 2**63 - 1
         bodies = read_rows(
             self._path, "SELECT seq, body FROM ticks WHERE seq > ? AND seq <= ? ORDER BY seq", (after, last)
         )

@@ -5,12 +5,18 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
 from adapters.local.database import FILE_NAME, Database
 from autoscaler.ports import RefusedError
+
+# A controller killed in the very act of starting a replica leaves a child with the lock, until that runs its command.
+_HALF_BORN_S = 5.0
 
 
 class DirectoryLock:
@@ -24,23 +30,41 @@ class DirectoryLock:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise RefusedError(f"state directory {directory} can't be used: {error.strerror}") from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.pread(self._file, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(self._file)
-            raise RefusedError(
-                f"state directory {directory} is in use by the controller with process number {holder}"
-            ) from error
+        deadline = time.monotonic() + _HALF_BORN_S
+        while not self._taken():
+            holder = os.pread(self._file, 32, 0).decode(errors="replace").strip()
+            if _lives(holder) or time.monotonic() > deadline:
+                os.close(self._file)
+                raise RefusedError(
+                    f"state directory {directory} is in use by the controller with process number {holder or 'unknown'}"
+                )
+            time.sleep(0.01)
         with suppress(OSError):  # a full disk: the lock holds, only its message lacks the number
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+
+    def _taken(self) -> bool:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
 
     def release(self) -> None:
         """Let another controller have the directory."""
         with suppress(OSError):
             os.ftruncate(self._file, 0)
         os.close(self._file)
+
+
+def _lives(number: str) -> bool:
+    """Whether the process with this number runs; taken to, where there is no number."""
+    if not number.isdigit():
+        return True
+    try:
+        return psutil.Process(int(number)).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class StateDirectory:

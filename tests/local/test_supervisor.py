@@ -468,7 +468,10 @@ def test_dead_replicas_are_started_again_by_the_next_controller(stage: Stage) ->
     stage.scale_and_make_ready(2)
     stage.machine.of("chat-v-1").end(-9)
     stage.open()
-    stage.run(2.0)
+    dead, alive = stage.replicas
+    assert (dead.phase, alive.phase) == (Phase.FAILED, Phase.READY)
+    assert dead.detail == "ended while no controller watched"
+    stage.step()
     assert sorted(process.launch.name for process in stage.machine.living()) == ["chat-v-1", "chat-v-2"]
 
 
