@@ -59,6 +59,7 @@ class CapacityLimit(StrEnum):
     MAX_NUM_SEQS = "MaxNumSeqs"
     SATURATION = "Saturation"
     UNLOADED_DURATION = "UnloadedDuration"
+    LARGEST_SEEN = "LargestBatchSeen"
 
 
 class CapacitySource(StrEnum):
