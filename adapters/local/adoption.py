@@ -16,9 +16,10 @@ from autoscaler.domain.cluster import Phase
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """The fleet to go on with, and what a person should know of it."""
+    """The fleet to go on with, processes of ours that nobody could watch over, and what a person should know."""
 
     fleet: Fleet
+    doomed: tuple[Marked, ...]
     notes: tuple[str, ...]
 
 
@@ -34,6 +35,7 @@ def adopt(
     """
     by_name = {found.name: found for found in sorted(marked, key=lambda found: (found.name, found.process.pid))}
     records: dict[str, ReplicaRecord] = {}
+    doomed: list[Marked] = []
     notes = []
     for name, record in sorted(kept.replicas.items()):
         records[name] = _continued(record, by_name.get(name), lives=name in running, now_s=now_s)
@@ -43,7 +45,8 @@ def adopt(
         try:
             records[name] = _recovered(found, now_s=now_s)
         except ValueError as error:
-            notes.append(f"process {found.process.pid} of replica {name} is left alone: {error}")
+            doomed.append(found)
+            notes.append(f"process {found.process.pid} of replica {name} is ended, since what it carries is {error}")
             continue
         notes.append(f"replica {name} (process {found.process.pid}) was found running without a record, and adopted")
     records = {
@@ -62,7 +65,7 @@ def adopt(
         if (service, variant) not in kept.targets and live[service, variant]
     )
     fleet = replace(kept, targets=targets, replicas=records, last_numbers=_last_numbers(kept.last_numbers, records))
-    return Adopted(fleet=fleet, notes=tuple(notes))
+    return Adopted(fleet=fleet, doomed=tuple(doomed), notes=tuple(notes))
 
 
 def _continued(record: ReplicaRecord, found: Marked | None, *, lives: bool, now_s: float) -> ReplicaRecord:
@@ -93,7 +96,7 @@ def _recovered(found: Marked, *, now_s: float) -> ReplicaRecord:
     """From the text that the process carries. Raises ValueError."""
     record = decode(ReplicaRecord, found.record.encode())
     if record.name != found.name:
-        raise ValueError(f"it is marked as {found.name} but carries the record of {record.name}")
+        raise ValueError(f"the record of {record.name}")
     record = replace(_not_in_future(record, now_s=now_s), process=found.process, start_watched=False)
     if found.whole:
         return record

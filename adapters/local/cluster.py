@@ -40,7 +40,7 @@ class LocalCluster:
         environ: Mapping[str, str],
         pace: Pace | None = None,
     ) -> None:
-        """Adopt the replicas that run. Nothing is started or ended before ``start``. Raises PortError."""
+        """Adopt the replicas that run. Their number changes only after ``start``. Raises PortError."""
         self._clock = clock
         self._pace = pace or Pace()
         self._probes = HttpProbes()

@@ -85,6 +85,8 @@ class Supervisor:
         )
         self._fleet = adopted.fleet
         self._records = dict(adopted.fleet.replicas)
+        for each in adopted.doomed:
+            self._processes.kill(each.process, each.name)
         self._store.keep(self._fleet)
         return adopted.notes
 

@@ -46,7 +46,10 @@ def template(
 
 @dataclass
 class Process:
-    """One process. ``workers``: what it started outlives it. ``obeys``: it ends when asked to."""
+    """One process. ``workers``: what it started outlives it. ``obeys``: it ends when asked to.
+
+    ``unkillable``: in the kernel's hands, as with a device that does not answer.
+    """
 
     launch: Launch
     alive: bool = True
@@ -55,6 +58,7 @@ class Process:
     workers: bool = False
     workers_alive: bool = False
     obeys: bool = True
+    unkillable: bool = False
     asked_to_end: bool = False
     in_flight: int = 0
     record: ReplicaRecord = field(init=False)
@@ -72,7 +76,7 @@ class Process:
         visible = dict(self.launch.env).get("CUDA_VISIBLE_DEVICES", "")
         return tuple(visible.split(",")) if visible else ()
 
-    def end(self, exit_code: int) -> None:
+    def end(self, exit_code: int | None) -> None:
         if self.alive:
             self.alive, self.exit_code, self.workers_alive = False, exit_code, self.workers
 
@@ -127,7 +131,7 @@ class Machine:
     def kill(self, process: ProcessId, name: str) -> None:
         self._may_be_the_last("before", "kill")
         for each, found in self.processes.items():
-            if each == process or found.launch.name == name:
+            if (each == process or found.launch.name == name) and not found.unkillable:
                 found.end(-9)
                 found.workers_alive = False
         self._may_be_the_last("after", "kill")

@@ -283,6 +283,28 @@ def test_left_running_replicas_are_adopted_by_the_next_controller(machine: Machi
     wait_for(lambda: not processes_of(machine.owner), "their end")
 
 
+def test_a_failing_gateway_stops_neither_watching_nor_itself_for_good(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Flaky(Switchboard):
+        """Breaks when it is first told of a replica, and a few times more."""
+
+        failures = 5
+
+        def set_routes(self, endpoints: Sequence[Endpoint]) -> None:
+            if endpoints and self.failures:
+                self.failures -= 1
+                raise RuntimeError("no such gateway")
+            super().set_routes(endpoints)
+
+    routes = Flaky()
+    cluster = machine.begin(serving(), routes=routes)
+    ask(cluster, 1)
+    wait_for(routes.accepting, "routes in the end")
+    assert routes.failures == 0
+    assert caplog.text.count("a step of the supervisor failed") == 1  # said once, not five times
+
+
 def test_a_changed_configuration_drains_what_is_no_longer_in_it(machine: Machine) -> None:
     cluster = machine.begin(serving(), serving(service=CODE), routes=Switchboard())
     ask(cluster, 1)

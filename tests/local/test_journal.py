@@ -23,6 +23,7 @@ from autoscaler.domain.reading import Observations, Unknown, UnknownReason
 from autoscaler.domain.service import Bounds, Service, ServiceId, Slo, Variant
 from autoscaler.domain.state import ControllerState, LengthSums, ServiceState, Tick
 from autoscaler.ports import InvalidAnswerError, RefusedError, UnavailableError
+from tests.local.rehearsal import GPU, Stage, template
 
 CHAT, CODE = ServiceId("chat"), ServiceId("code")
 START_S = 1_000_000.0
@@ -305,6 +306,27 @@ def test_reading_needs_a_file(tmp_path: Path) -> None:
     (tmp_path / "else.txt").write_text("no database at all")
     with pytest.raises(UnavailableError, match="can't be read"):
         Recording(tmp_path / "else.txt").services()
+
+
+def test_the_fleet_is_read_as_last_kept(tmp_path: Path) -> None:
+    stage = Stage(directory=tmp_path, templates=[template(devices=GPU)], devices=[Device(id="0")])
+    stage.scale_and_make_ready(1)
+    stage.ask(2)
+    stage.step()
+    view = stage.supervisor.view()
+    snapshot = Recording(tmp_path).fleet(at_s=5.0, devices=view.devices)
+    assert snapshot == ClusterSnapshot(at_s=5.0, devices=view.devices, replicas=view.replicas, targets=view.targets)
+    stage.database.write([("UPDATE replicas SET body = ?", (b"{}",))])
+    with pytest.raises(InvalidAnswerError, match="another version"):
+        Recording(tmp_path).fleet(at_s=5.0, devices=())
+    stage.database.close()
+
+
+def test_decisions_of_another_version_are_no_decisions(run: Run) -> None:
+    run.record(1)
+    run.database.write([("UPDATE decisions SET body = ?", (b"\x00",))])
+    with pytest.raises(InvalidAnswerError, match="ServiceDecision"):
+        run.history()
 
 
 def test_a_recording_is_read_beside_the_controller_and_after_it(run: Run) -> None:

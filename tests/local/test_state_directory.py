@@ -192,6 +192,13 @@ def test_an_unreadable_file_is_kept_aside_and_said(tmp_path: Path, spoil: Callab
         fresh.close()
 
 
+def test_an_unreadable_file_that_can_not_be_set_aside_is_refused(small_disk: Path) -> None:
+    (small_disk / FILE_NAME).write_bytes(b"no database " * 500)
+    subprocess.run(("mount", "-o", "remount,ro", str(small_disk)), check=True)
+    with pytest.raises(RefusedError, match=r"can't be read .* and not be set aside"):
+        Database(small_disk / FILE_NAME, now_s=now_s)
+
+
 def test_a_file_that_becomes_unreadable_is_replaced_and_the_loss_is_told(tmp_path: Path) -> None:
     database = Database(tmp_path / FILE_NAME, now_s=now_s)
     database.write([("REPLACE INTO targets VALUES ('chat', 'v', 3)", ())])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,23 @@ def test_a_crashed_replica_is_no_capacity_and_starts_again_on_another_port(stage
     assert stage.only().phase is Phase.READY
     assert stage.only().restarts == 1
     assert stage.machine.routed[0].url != first
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        pytest.param(0, "ended with exit code 0", id="in good order"),
+        pytest.param(137, "ended with exit code 137", id="code"),
+        pytest.param(-9, "ended by SIGKILL", id="signal"),
+        pytest.param(-200, "ended by signal 200", id="unknown signal"),
+        pytest.param(None, "ended after", id="not our child"),
+    ],
+)
+def test_how_a_replica_ended_is_said(stage: Stage, code: int | None, words: str) -> None:
+    stage.scale_and_make_ready(1)
+    stage.machine.of("chat-v-1").end(code)
+    stage.step()
+    assert words in stage.only().detail
 
 
 def test_backoff_doubles_to_five_minutes_and_never_ends(stage: Stage) -> None:
@@ -490,6 +508,71 @@ def test_a_lost_state_file_shrinks_nothing(stage: Stage, loss: str) -> None:
     stage.ask(4)
     stage.step()
     assert "chat-v-4" in {replica.name for replica in stage.replicas}
+
+
+@pytest.mark.parametrize("text", ["", "{}", "other"])
+def test_a_process_of_ours_that_can_not_be_understood_is_ended_and_said(stage: Stage, text: str) -> None:
+    stage.scale_and_make_ready(2)
+    other, odd = stage.machine.of("chat-v-1"), stage.machine.of("chat-v-2")
+    odd.launch = replace(odd.launch, record=other.launch.record if text == "other" else text)
+    stage.database.write([("DELETE FROM replicas", ())])
+    stage.open()
+    assert any("replica chat-v-2 is ended" in note for note in stage.notes)
+    assert not odd.alive
+    stage.run(1.0)
+    assert other.alive
+    assert len(stage.machine.living()) == 2
+
+
+def test_a_record_that_can_not_be_read_is_made_good_by_its_process(stage: Stage) -> None:
+    stage.scale_and_make_ready(2)
+    stage.database.write([("UPDATE replicas SET body = ? WHERE name = 'chat-v-1'", (b"{}",))])
+    stage.open()
+    assert "chat-v-1 in the state file can't be read" in stage.database.notices[0]
+    stage.run(1.0)
+    assert stage.count(Phase.READY) == 2
+    assert len(stage.machine.processes) == 2
+
+
+def test_workers_whose_server_and_record_are_lost_are_ended_before_the_replica_starts_again(tmp_path: Path) -> None:
+    stage = Stage(directory=tmp_path, templates=[template(devices=GPU)], devices=[Device(id="0")])
+    stage.scale_and_make_ready(1)
+    process = stage.machine.of("chat-v-1")
+    process.workers = True
+    process.end(-9)
+    stage.database.write([("DELETE FROM replicas", ())])
+    stage.open()
+    assert stage.only().phase is Phase.FAILED
+    stage.run(1.0)
+    assert not process.occupies
+    assert stage.machine.of("chat-v-1").devices == ("0",)
+
+
+def test_a_replica_that_survives_its_killing_is_killed_again(stage: Stage) -> None:
+    stage.ask(1)
+    stage.run(599.0, every_s=10.0)
+    process = stage.machine.of("chat-v-1")
+    process.unkillable = True
+    stage.run(60.0, every_s=1.0)
+    assert stage.only().phase is Phase.FAILED
+    assert len(stage.machine.processes) == 1  # not started beside itself
+    process.unkillable = False
+    stage.run(1.0)
+    assert stage.only().phase is Phase.STARTING
+    assert not process.alive
+
+
+def test_a_state_file_that_breaks_meanwhile_is_written_anew_from_memory(stage: Stage) -> None:
+    stage.scale_and_make_ready(2)
+    stage.database.read("PRAGMA wal_checkpoint(TRUNCATE)")
+    (stage.directory / "state.sqlite").write_bytes(b"\xff" * 30_000)
+    stage.database.read("PRAGMA shrink_memory")
+    stage.ask(3)
+    stage.step()
+    assert stage.rows() == {"chat-v-1": "Ready", "chat-v-2": "Ready", "chat-v-3": "Starting"}
+    stage.open()
+    assert stage.targets() == {("chat", "v"): 3}
+    assert stage.database.read("SELECT count(*) FROM starts") == [(2,)]
 
 
 def test_a_start_whose_end_nobody_saw_is_no_measurement(stage: Stage) -> None:
