@@ -10,21 +10,18 @@ from autoscaler.domain.plan import ServiceDecision
 from loadtests.arrivals import Arrivals
 from loadtests.baselines import Baseline, FleetFacts, reactive, static_peak
 from loadtests.demo.engines import DemoEngine
-from loadtests.emulator.virtual import EngineModel, capacity_rps, replay, share_within
+from loadtests.emulator import virtual
+from loadtests.emulator.virtual import EngineModel, replay, share_within
 from loadtests.lengths import LengthQuantiles
 from loadtests.records import LoadResult, Outcome
 
 _SHARE = 0.99
 
 
-def known_capacity_rps(engine: DemoEngine, arrivals: Arrivals) -> float:
-    """What one replica serves with 99 % of requests in SLO: computed from the engine's own model, or as it states."""
-    if engine.model is None:
-        if engine.capacity_rps is None:
-            raise ValueError(f"engine {engine.name} has neither a model nor a known capacity")
-        return engine.capacity_rps
-    return capacity_rps(
-        engine.model,
+def computed_capacity_rps(engine: DemoEngine, model: EngineModel, arrivals: Arrivals) -> float:
+    """What one replica serves with 99 % of requests as long as those of ``arrivals`` in SLO, by the engine's model."""
+    return virtual.capacity_rps(
+        model,
         fleet=max(1, engine.max_replicas // 2),
         prompts=LengthQuantiles.of_sample(arrivals.prompt_tokens),
         outputs=LengthQuantiles.of_sample(arrivals.output_tokens),
@@ -36,13 +33,18 @@ def known_capacity_rps(engine: DemoEngine, arrivals: Arrivals) -> float:
 
 
 def baselines(
-    engine: DemoEngine, arrivals: Arrivals, result: LoadResult, decisions: Sequence[ServiceDecision]
+    engine: DemoEngine,
+    arrivals: Arrivals,
+    result: LoadResult,
+    decisions: Sequence[ServiceDecision],
+    *,
+    capacity_rps: float,
 ) -> tuple[Baseline, tuple[Baseline, ...]]:
     """The static peak, and the others. Boot time as the controller measured it, drains as long as a mean request."""
     lead_s = decisions[-1].lead_s - engine.interval_s if decisions else engine.startup_s
     spans = [record.e2e_s for record in result.records if record.outcome is Outcome.FINISHED]
     facts = FleetFacts(
-        capacity_rps=known_capacity_rps(engine, arrivals),
+        capacity_rps=capacity_rps,
         startup_s=max(0.0, lead_s),
         drain_s=float(np.mean(spans)) if spans else 0.0,
         min_replicas=engine.min_replicas,

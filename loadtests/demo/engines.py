@@ -16,10 +16,12 @@ class DemoEngine:
     """One kind of engine.
 
     ``command``, ``env``: what starts a replica. ``step_time``: the terms c, d, e, a for the configuration, None where
-    the controller has to learn them. ``load``: options of the harness. ``model``: the emulated engine's own model, from
-    which its capacity is computed; ``capacity_rps`` states it where there is none. ``reactive``: the policy that the
-    run is compared with, its times squeezed as the trace is. ``ready_deadline_s``: the first replica must be up by
-    then.
+    the controller has to learn them. ``ready_deadline_s``: the first replica must be up by then.
+    ``load``: options of the harness but the number of requests, which is ``requests``, or else chosen so that the
+    busiest ``busiest_s`` seconds bring ``peak_to_capacity`` times what one replica serves.
+    ``model``: the emulated engine's own model, from which its capacity is computed. Without one it is measured by a
+    burst of requests as long as ``probe_lengths`` (prompt, output), of which ``usable`` is taken as in SLO.
+    ``reactive``: the policy that the run is compared with, its times squeezed as the trace is.
     """
 
     name: str
@@ -40,8 +42,11 @@ class DemoEngine:
     required_share: float
     busiest_s: float
     load: Sequence[str]
-    model: EngineModel | None
-    capacity_rps: float | None
+    requests: int | None = None
+    peak_to_capacity: float = 1.0
+    model: EngineModel | None = None
+    probe_lengths: tuple[str, str] = ("64~0.5", "64~0.5")
+    usable: float = 1.0
     reactive: ReactivePolicy
 
 
@@ -87,11 +92,11 @@ def emulated() -> DemoEngine:
         busiest_s=10.0,
         load=(
             *("--trace", "azure2024_conv_week", "--from-s", "0", "--until-s", f"{48 * 3600}"),
-            *("--duration-s", "180", "--requests", "1500", "--prompt-scale", "0.15", "--output-scale", "0.4"),
+            *("--duration-s", "180", "--prompt-scale", "0.15", "--output-scale", "0.4"),
             *("--timeout-s", "60", "--drain-s", "30", "--seed", "1"),
         ),
+        requests=1500,
         model=_EMULATED,
-        capacity_rps=None,
         reactive=ReactivePolicy(interval_s=1.0, window_s=5.0, down_window_s=15.0),
     )
 
@@ -99,7 +104,9 @@ def emulated() -> DemoEngine:
 def vllm(*, python: str, model_dir: str) -> DemoEngine:
     """Real vLLM on a CPU: ``python`` of the environment that has it, and a folder with a tiny model.
 
-    A replica needs one to two minutes to load, so the trace is stretched; two replicas share the machine's cores.
+    A replica needs one to two minutes to load, so the trace takes ten. Two replicas share the machine's cores, so that
+    a second one brings more room for requests but less than twice the tokens: what one replica serves is measured
+    first, and the load's peak stays below what it serves when saturated.
     """
     return DemoEngine(
         name="vllm",
@@ -132,10 +139,11 @@ def vllm(*, python: str, model_dir: str) -> DemoEngine:
         busiest_s=60.0,
         load=(
             *("--trace", "azure2024_conv_week", "--from-s", "0", "--until-s", f"{48 * 3600}"),
-            *("--duration-s", "900", "--requests", "900", "--prompt-scale", "0.03", "--output-scale", "0.6"),
+            *("--duration-s", "600", "--prompt-scale", "0.03", "--output-scale", "0.6"),
             *("--timeout-s", "300", "--drain-s", "300", "--seed", "1"),
         ),
-        model=None,
-        capacity_rps=1.5,
+        peak_to_capacity=1.3,
+        probe_lengths=("50~0.8", "64~0.8"),
+        usable=0.6,
         reactive=ReactivePolicy(interval_s=2.0, window_s=15.0, down_window_s=60.0),
     )

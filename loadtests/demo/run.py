@@ -24,12 +24,13 @@ from autoscaler.codec import encode
 from autoscaler.domain.plan import ServiceDecision
 from loadtests.arrivals import Arrivals
 from loadtests.demo.api import ApiUnavailableError, ControllerApi
-from loadtests.demo.baselines import baselines
+from loadtests.demo.baselines import baselines, computed_capacity_rps
 from loadtests.demo.configuration import SERVICE, Addresses, configuration, free_addresses
 from loadtests.demo.engines import DemoEngine, emulated, vllm
+from loadtests.demo.planning import arrivals_under, load_options
+from loadtests.demo.probe import ProbeFailedError, saturated_rps
 from loadtests.demo.stack import Stack, controller_command
 from loadtests.demo.view import DemoView, Progress
-from loadtests.options import add_load_options, arrivals_of
 from loadtests.records import LoadResult, RecordsFollower
 from loadtests.report import report
 from loadtests.scorecard import fleet_figures, score, service_figures
@@ -83,10 +84,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _demo(engine: DemoEngine, *, out: Path, console: Console) -> int:
     _clear(out)
-    arrivals = planned(engine)
-    observed = _observe(engine, arrivals, out=out, console=console)
+    capacity_rps = _capacity_rps(engine, out=out, console=console)
+    options = load_options(engine, capacity_rps=capacity_rps)
+    arrivals = arrivals_under(options)
+    observed = _observe(engine, options, out=out, console=console)
     samples = fleet_samples(observed.decisions, started_s=observed.result.head.started_s)
-    static, others = baselines(engine, arrivals, observed.result, observed.decisions)
+    static, others = baselines(engine, arrivals, observed.result, observed.decisions, capacity_rps=capacity_rps)
     card = score(
         service_figures(observed.result),
         fleet_figures(samples, duration_s=arrivals.duration_s),
@@ -117,20 +120,26 @@ def _clear(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(out / "state", ignore_errors=True)
-        for old in ("records.jsonl", "scorecard.json", "report.html"):
+        for old in ("records.jsonl", "scorecard.json", "report.html", "probe.jsonl"):
             (out / old).unlink(missing_ok=True)
     except OSError as error:
         raise DemoFailedError(f"the output folder can't be used: {error}") from error
 
 
-def planned(engine: DemoEngine) -> Arrivals:
-    """What will be offered; the harness makes the same of the same options."""
-    parser = argparse.ArgumentParser()
-    add_load_options(parser)
-    return arrivals_of(parser.parse_args(list(engine.load)))
+def _capacity_rps(engine: DemoEngine, *, out: Path, console: Console) -> float:
+    """What one replica serves within the SLO: computed from the engine's own model, or else measured."""
+    if engine.model is not None:
+        return computed_capacity_rps(engine, engine.model, arrivals_under(load_options(engine, capacity_rps=1.0)))
+    console.print(f"measuring what one {engine.name} replica serves on this machine")
+    try:
+        saturated = saturated_rps(engine, directory=out)
+    except ProbeFailedError as error:
+        raise DemoFailedError(str(error)) from error
+    console.print(f"{saturated:.2f} requests/s saturated, {saturated * engine.usable:.2f} taken as within the SLO")
+    return saturated * engine.usable
 
 
-def _observe(engine: DemoEngine, arrivals: Arrivals, *, out: Path, console: Console) -> Observed:
+def _observe(engine: DemoEngine, options: Sequence[str], *, out: Path, console: Console) -> Observed:
     """Start everything, run the load, stop everything."""
     addresses = free_addresses()
     config = out / "config.yaml"
@@ -142,9 +151,9 @@ def _observe(engine: DemoEngine, arrivals: Arrivals, *, out: Path, console: Cons
         _await_ready(engine, api, stack)
         console.print(f"dashboard: {addresses.api_url}/", soft_wrap=True)
         follower = RecordsFollower(out / "records.jsonl")
-        stack.start("harness", _harness_command(engine, addresses, out / "records.jsonl"))
+        stack.start("harness", _harness_command(engine, addresses, options, out / "records.jsonl"))
         with DemoView(console, dashboard=addresses.api_url + "/") as view:
-            _follow(arrivals, follower, api, stack, view)
+            _follow(arrivals_under(options), follower, api, stack, view)
         if follower.head is None:
             raise DemoFailedError(f"the load did not start:\n{stack.log_tail('harness')}")
         result = LoadResult(head=follower.head, records=tuple(follower.records))
@@ -169,12 +178,14 @@ def _await_ready(engine: DemoEngine, api: ControllerApi, stack: Stack) -> None:
     raise DemoFailedError(f"no replica was ready after {engine.ready_deadline_s:g} s:\n{stack.log_tail('controller')}")
 
 
-def _harness_command(engine: DemoEngine, addresses: Addresses, records: Path) -> tuple[str, ...]:
+def _harness_command(
+    engine: DemoEngine, addresses: Addresses, options: Sequence[str], records: Path
+) -> tuple[str, ...]:
     return (
         sys.executable,
         *("-m", "loadtests.harness", "--url", addresses.gateway_url, "--served-model", engine.served_model),
         *("--slo-ttft", f"{engine.ttft_s}", "--slo-itl", f"{engine.itl_s}", "--records", str(records)),
-        *engine.load,
+        *options,
     )
 
 

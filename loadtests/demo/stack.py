@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -40,8 +40,9 @@ class Stack:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 
-    def start(self, name: str, command: Sequence[str]) -> None:
-        """Run it in a session of its own, so that Ctrl-C reaches only the demo, which then ends it in order.
+    def start(self, name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None) -> None:
+        """Run it, ``env`` added to this process's environment, in a session of its own, so that Ctrl-C reaches only the
+        demo, which then ends it in order.
 
         Its output goes to ``NAME.log`` in the demo's directory.
         """
@@ -51,7 +52,7 @@ class Stack:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, _MARK: self._mark},
+                env={**os.environ, **(env or {}), _MARK: self._mark},
                 start_new_session=True,
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import sys
 import time
@@ -14,14 +15,16 @@ from rich.console import Console
 from autoscaler.config import load
 from autoscaler.domain.service import Slo
 from loadtests.demo.api import ApiUnavailableError, ControllerApi
-from loadtests.demo.baselines import baselines, known_capacity_rps
+from loadtests.demo.baselines import baselines, computed_capacity_rps
 from loadtests.demo.configuration import configuration, free_addresses
 from loadtests.demo.engines import DemoEngine, emulated, vllm
-from loadtests.demo.run import main, planned
+from loadtests.demo.planning import arrivals_under, load_options
+from loadtests.demo.probe import ProbeFailedError, saturated_rps, throughput_rps
+from loadtests.demo.run import main
 from loadtests.demo.stack import Stack
 from loadtests.demo.view import DemoView, Progress
 from loadtests.emulator import settings as emulator_settings
-from loadtests.records import LoadHead, LoadResult
+from loadtests.records import LoadHead, LoadResult, Outcome, RequestRecord
 from loadtests.timeline import FleetSample
 
 ENGINES = [
@@ -59,24 +62,74 @@ def test_emulated_replicas_are_the_engine_that_the_baselines_compute_with() -> N
 @pytest.mark.parametrize("engine", ENGINES)
 def test_load_fits_the_engine(engine: DemoEngine) -> None:
     """No request is longer than the engine takes, and the load lasts minutes."""
-    arrivals = planned(engine)
+    arrivals = arrivals_under(load_options(engine, capacity_rps=4.0))
     longest = int((arrivals.prompt_tokens + arrivals.output_tokens).max())
     assert longest <= engine.max_model_len
     assert 120 <= arrivals.duration_s <= 1800
 
 
+@pytest.mark.parametrize("capacity_rps", [0.5, 8.0])
+def test_load_of_a_measured_engine_peaks_at_the_share_of_its_capacity(capacity_rps: float) -> None:
+    engine = vllm(python="python", model_dir="model")
+    arrivals = arrivals_under(load_options(engine, capacity_rps=capacity_rps))
+    peak_rps = arrivals.peak_rps(engine.busiest_s)
+    assert peak_rps == pytest.approx(engine.peak_to_capacity * capacity_rps, rel=0.2)
+
+
 def test_static_peak_serves_the_emulated_load_and_is_not_the_best_that_hindsight_knows() -> None:
     engine = emulated()
-    arrivals = planned(engine)
+    assert engine.model is not None
+    arrivals = arrivals_under(load_options(engine, capacity_rps=1.0))
+    capacity_rps = computed_capacity_rps(engine, engine.model, arrivals)
     head = LoadHead(
         url="", label="", started_s=0.0, duration_s=arrivals.duration_s, requests=0, slo=Slo(ttft_s=engine.ttft_s)
     )
-    static, (reactive, hindsight) = baselines(engine, arrivals, LoadResult(head=head, records=()), ())
+    nothing = LoadResult(head=head, records=())
+    static, (reactive, hindsight) = baselines(engine, arrivals, nothing, (), capacity_rps=capacity_rps)
     assert static.share_served >= 0.99
     assert hindsight.share_served >= 0.99
     assert engine.min_replicas < hindsight.peak_replicas <= static.peak_replicas <= engine.max_replicas
     assert reactive.replica_seconds < static.replica_seconds
-    assert known_capacity_rps(engine, arrivals) * static.peak_replicas >= arrivals.peak_rps(engine.busiest_s)
+    assert capacity_rps * static.peak_replicas >= arrivals.peak_rps(engine.busiest_s)
+
+
+def ended(due_s: float, e2e_s: float, outcome: Outcome = Outcome.FINISHED) -> RequestRecord:
+    return RequestRecord(
+        number=0,
+        due_s=due_s,
+        late_s=0.0,
+        prompt_tokens=1,
+        asked_tokens=1,
+        output_tokens=1,
+        outcome=outcome,
+        status=200,
+        ttft_s=0.1,
+        itl_s=None,
+        e2e_s=e2e_s,
+    )
+
+
+def test_throughput_of_a_burst_is_from_the_first_arrival_to_the_last_end() -> None:
+    records = [ended(0.5, 1.5), ended(1.0, 1.0), ended(1.0, 3.5), ended(1.0, 60.0, Outcome.UNFINISHED)]
+    assert throughput_rps(records) == 3 / 4.0
+    with pytest.raises(ProbeFailedError, match="no request"):
+        throughput_rps([ended(0.0, 1.0, Outcome.REFUSED)])
+
+
+def test_probe_measures_a_replica_and_leaves_none_behind(tmp_path: Path) -> None:
+    """Two sequences at once, four steps of at least 10 ms for each request: no more than 50 requests/s."""
+    command = (
+        *(sys.executable, "-m", "loadtests.engine_emulator", "--host", "{host}", "--port", "{port}"),
+        *("--model", "{model}", "--step-base-ms", "10", "--max-num-seqs", "2"),
+    )
+    engine = dataclasses.replace(emulated(), command=command, max_num_seqs=2, probe_lengths=("5", "4"))
+    assert 0 < saturated_rps(engine, directory=tmp_path) <= 50
+
+
+def test_probe_says_why_an_engine_did_not_start(tmp_path: Path) -> None:
+    engine = dataclasses.replace(emulated(), command=(sys.executable, "-c", "print('no weights')"))
+    with pytest.raises(ProbeFailedError, match="no weights"):
+        saturated_rps(engine, directory=tmp_path)
 
 
 CHILD = (
