@@ -10,7 +10,7 @@ from autoscaler.domain.reading import EngineReading, GatewayReading, Measured, O
 from autoscaler.domain.service import Slo
 from autoscaler.domain.state import Increment, ReplicaTrack, ServiceState, VariantLoad
 from autoscaler.policy.params import Params
-from autoscaler.policy.progress import Progress, is_stuck, observe
+from autoscaler.policy.progress import Progress, added, is_stuck, observe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,19 +123,23 @@ def _judge(slo: Slo, observed: Sequence[Seen]) -> tuple[float, float]:
     """Requests that reached their first token in the tick, and how many of them (and of the tokens) were in time."""
     judged = within = 0.0
     for each in observed:
-        if not isinstance(each.done, Progress) or each.done.ttft is None or each.done.ttft.count <= 0:
+        done = each.done
+        if isinstance(done, Unknown) or not done.first_tokens:
             continue
+        now, then = done.reading, done.earlier
         share = 1.0
-        for histogram, threshold in (
-            (each.done.ttft, slo.ttft_s),
-            (each.done.itl, slo.itl_s),
-            (each.done.e2e, slo.e2e_s),
+        for threshold, after, before in (
+            (slo.ttft_s, now.ttft, then.ttft if then else None),
+            (slo.itl_s, now.itl, then.itl if then else None),
+            (slo.e2e_s, now.e2e, then.e2e if then else None),
+            (slo.queue_s, now.queue_time, then.queue_time if then else None),
         ):
-            if histogram is not None and threshold is not None:
-                part = histogram.share_within(threshold)
+            latencies = added(after, before) if threshold is not None else None
+            if latencies is not None and threshold is not None:
+                part = latencies.share_within(threshold)
                 share = share if isinstance(part, Unknown) else min(share, part)
-        judged += each.done.ttft.count
-        within += each.done.ttft.count * share
+        judged += done.first_tokens
+        within += done.first_tokens * share
     return judged, within
 
 

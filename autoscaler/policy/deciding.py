@@ -219,7 +219,9 @@ def _conclude(now_s: float, assessed: _Assessed, allowance: Allowance) -> tuple[
     starved = allowance.denied > 0 and granted == 0 and assessed.claim.needed > 0
     denied_since_s = (state.denied_since_s if state.denied_since_s is not None else now_s) if starved else None
     leaving = allowance.leaving if isinstance(outcome, Plan) else state.leaving
-    return decision, replace(state, denied_since_s=denied_since_s, leaving=leaving)
+    if (denied_since_s, leaving) != (state.denied_since_s, state.leaving):
+        state = replace(state, denied_since_s=denied_since_s, leaving=leaving)
+    return decision, state
 
 
 def _outcome(assessed: _Assessed, allowance: Allowance, asked: int, granted: int) -> Plan | Hold:

@@ -117,6 +117,8 @@ def remember_requirement(now_s: float, state: ServiceState, requirement: Require
 
 def remember_change(now_s: float, state: ServiceState, delta: int, *, kept_s: float) -> ServiceState:
     """With a change of the target, for the rate policies."""
+    if not delta and not state.changes:
+        return state
     changes = tuple(change for change in state.changes if change[0] > now_s - kept_s)
     return replace(state, changes=(*changes, (now_s, delta)) if delta else changes)
 

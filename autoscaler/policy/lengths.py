@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import pairwise
+from operator import mul
+
 from autoscaler.domain.capacity import RequestShape
-from autoscaler.domain.reading import Histogram, Unknown, UnknownReason
+from autoscaler.domain.reading import Histogram, MaybeHistogram, Unknown, UnknownReason
 from autoscaler.domain.state import LengthSums
-from autoscaler.policy.progress import Progress
+from autoscaler.policy.progress import Progress, sums_since
 
 # Fewer requests than this say little about their lengths.
 _ENOUGH = 5.0
@@ -26,31 +30,22 @@ def decayed(sums: LengthSums, *, span_s: float, half_life_s: float) -> LengthSum
 
 def added(sums: LengthSums, done: Progress) -> LengthSums:
     """With one replica's news: from the length histograms, or else (means only) from the token counters."""
-    prompts, prompt, prompt_sq = sums.prompts, sums.prompt, sums.prompt_sq
-    outputs, output, output_sq = sums.outputs, sums.output, sums.output_sq
-    if done.prompt_length is not None and done.prompt_length.count > 0:
-        prompts += done.prompt_length.count
-        prompt += done.prompt_length.total
-        prompt_sq += _squares(done.prompt_length)
-    elif done.prompt_length is None and done.prompt_tokens and done.ttft is not None and done.ttft.count > 0:
-        prompts += done.ttft.count
-        prompt += done.prompt_tokens
-        prompt_sq += 2 * done.prompt_tokens**2 / done.ttft.count
-    if done.output_length is not None and done.output_length.count > 0:
-        outputs += done.output_length.count
-        output += done.output_length.total
-        output_sq += _squares(done.output_length)
-    elif done.output_length is None and done.generation_tokens and done.completed:
-        outputs += done.completed
-        output += done.generation_tokens
-        output_sq += 2 * done.generation_tokens**2 / done.completed
+    now, then = done.reading, done.earlier
+    prompts = _moments(now.prompt_length, then.prompt_length if then else None)
+    if prompts is None:
+        prompts = _of_means(done.first_tokens, done.prompt_tokens)
+    outputs = _moments(now.output_length, then.output_length if then else None)
+    if outputs is None:
+        outputs = _of_means(done.completed, done.generation_tokens)
+    if not prompts[0] and not outputs[0]:
+        return sums
     return LengthSums(
-        prompts=prompts,
-        prompt=prompt,
-        prompt_sq=prompt_sq,
-        outputs=outputs,
-        output=output,
-        output_sq=output_sq,
+        prompts=sums.prompts + prompts[0],
+        prompt=sums.prompt + prompts[1],
+        prompt_sq=sums.prompt_sq + prompts[2],
+        outputs=sums.outputs + outputs[0],
+        output=sums.output + outputs[1],
+        output_sq=sums.output_sq + outputs[2],
     )
 
 
@@ -70,15 +65,51 @@ def shape(sums: LengthSums) -> RequestShape | Unknown:
     )
 
 
-def _squares(histogram: Histogram) -> float:
-    """Sum of squared observations: each at its bucket's middle, scaled to the true mean."""
-    squares = middles = below_bound = below = 0.0
-    for bound, count in zip(histogram.bounds, histogram.counts, strict=True):
-        middle = (below_bound + bound) / 2
-        squares += (count - below) * middle * middle
-        middles += (count - below) * middle
-        below_bound, below = bound, count
-    above = histogram.count - below
-    squares += above * below_bound * below_bound
-    middles += above * below_bound
-    return squares * (histogram.total / middles) ** 2 if middles > 0 else 0.0
+def _of_means(requests: float | None, tokens: float | None) -> tuple[float, float, float]:
+    """Number, sum and sum of squares of lengths of which only the mean is known, taken as exponential."""
+    if not requests or not tokens:
+        return 0.0, 0.0, 0.0
+    return requests, tokens, 2 * tokens * tokens / requests
+
+
+def _moments(now: MaybeHistogram, then: MaybeHistogram | None) -> tuple[float, float, float] | None:
+    """Number, sum and sum of squares of the lengths observed since; None where they are not shown, or ran back.
+
+    Each is taken at its bucket's middle, scaled to the true mean. Both sums are linear in the cumulative counts, so
+    they are taken of each page and subtracted.
+    """
+    new = sums_since(now, then)
+    if new is None or isinstance(now, Unknown) or isinstance(then, Unknown):
+        return None
+    if new.count <= 0:
+        return 0.0, 0.0, 0.0
+    middles, squares = _weighted(now)
+    if then is not None:
+        if then.bounds != now.bounds:
+            return None
+        middles_then, squares_then = _weighted(then)
+        middles, squares = middles - middles_then, squares - squares_then
+    if middles <= 0 or squares <= 0:
+        return None
+    return new.count, new.total, squares * (new.total / middles) ** 2
+
+
+def _weighted(histogram: Histogram) -> tuple[float, float]:
+    """Sum of the bucket middles over all observations, and of their squares."""
+    of_middles, of_squares, last = _weights(histogram.bounds)
+    return (
+        sum(map(mul, histogram.counts, of_middles)) + histogram.count * last,
+        sum(map(mul, histogram.counts, of_squares)) + histogram.count * last * last,
+    )
+
+
+@lru_cache(maxsize=64)
+def _weights(bounds: tuple[float, ...]) -> tuple[tuple[float, ...], tuple[float, ...], float]:
+    """What each cumulative count adds to the two sums: its bucket's middle (squared) less that of the next bucket."""
+    edges = (0.0, *bounds)
+    middles = [(low + high) / 2 for low, high in pairwise(edges)] + [edges[-1]]
+    return (
+        tuple([here - above for here, above in pairwise(middles)]),
+        tuple([here * here - above * above for here, above in pairwise(middles)]),
+        edges[-1],
+    )

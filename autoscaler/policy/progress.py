@@ -18,20 +18,31 @@ from autoscaler.domain.state import ReplicaTrack
 from autoscaler.policy.params import Params
 
 
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Observations of a histogram by their number and their total."""
+
+    count: float
+    total: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Differences over ``span_s``; None for a signal that the engine does not show (or that was reset midway)."""
+    """Differences over ``span_s`` between two pages of one replica.
+
+    None for a signal that the engine does not show. ``earlier`` None: the differences are from the engine's zero.
+    """
 
     span_s: float
     arrivals: float
     completed: float | None
     prompt_tokens: float | None
     generation_tokens: float | None
-    ttft: Histogram | None
-    itl: Histogram | None
-    e2e: Histogram | None
-    prompt_length: Histogram | None
-    output_length: Histogram | None
+    first_tokens: float | None
+    itl: Sums | None
+    e2e: Sums | None
+    reading: EngineReading
+    earlier: EngineReading | None
 
 
 def restarted(reading: EngineReading, earlier: EngineReading) -> bool:
@@ -65,31 +76,42 @@ def progress(reading: EngineReading, earlier: EngineReading | None, *, since_s: 
         return Unknown(UnknownReason.STALE, "no new page since the last tick")
 
     then = earlier
+    ttft = sums_since(reading.ttft, then.ttft if then else None)
     return Progress(
         span_s=span_s,
         arrivals=reading.arrivals_stock - before,
         completed=_gained(reading.completed, then.completed if then else None),
         prompt_tokens=_gained(reading.prompt_tokens, then.prompt_tokens if then else None),
         generation_tokens=_gained(reading.generation_tokens, then.generation_tokens if then else None),
-        ttft=_added(reading.ttft, then.ttft if then else None),
-        itl=_added(reading.itl, then.itl if then else None),
-        e2e=_added(reading.e2e, then.e2e if then else None),
-        prompt_length=_added(reading.prompt_length, then.prompt_length if then else None),
-        output_length=_added(reading.output_length, then.output_length if then else None),
+        first_tokens=None if ttft is None else ttft.count,
+        itl=sums_since(reading.itl, then.itl if then else None),
+        e2e=sums_since(reading.e2e, then.e2e if then else None),
+        reading=reading,
+        earlier=then,
     )
+
+
+def sums_since(now: MaybeHistogram, then: MaybeHistogram | None) -> Sums | None:
+    """Number and total of a histogram's new observations; None where it is not shown, or ran back."""
+    if isinstance(now, Unknown) or isinstance(then, Unknown):
+        return None
+    if then is None:
+        return Sums(now.count, now.total)
+    return Sums(now.count - then.count, now.total - then.total) if now.count >= then.count else None
+
+
+def added(now: MaybeHistogram, then: MaybeHistogram | None) -> Histogram | None:
+    """A histogram's new observations by bucket; None where it is not shown, or ran back."""
+    if isinstance(now, Unknown) or isinstance(then, Unknown):
+        return None
+    since = now.since(then) if then is not None else now
+    return None if isinstance(since, Unknown) else since
 
 
 def _gained(now: Measured, then: Measured | None) -> float | None:
     if isinstance(now, Unknown) or isinstance(then, Unknown):
         return None
     return max(0.0, now - (then or 0.0))
-
-
-def _added(now: MaybeHistogram, then: MaybeHistogram | None) -> Histogram | None:
-    if isinstance(now, Unknown) or isinstance(then, Unknown):
-        return None
-    since = now.since(then) if then is not None else now
-    return None if isinstance(since, Unknown) else since
 
 
 def observe(
@@ -156,7 +178,7 @@ def _unobserved(track: ReplicaTrack | None, now_s: float) -> ReplicaTrack | None
 def _flat(reading: EngineReading, done: Progress) -> bool:
     """Requests are there, and neither a token nor a request came out since the last page."""
     work = sum(value for value in (reading.waiting, reading.running) if is_known(value))
-    moved = [done.generation_tokens, done.completed, done.ttft.count if done.ttft else None]
+    moved = [done.generation_tokens, done.completed, done.first_tokens]
     known = [value for value in moved if value is not None]
     return work > 0 and bool(known) and not any(known)
 
