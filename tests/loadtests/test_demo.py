@@ -163,7 +163,7 @@ def test_stack_tells_of_a_process_left_behind(tmp_path: Path) -> None:
         assert stack.log_tail("parent") == "bye"
 
 
-def test_failed_start_of_the_controller_is_said_and_leaves_nothing(
+def test_unusable_output_folder_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "out").mkdir()
