@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from autoscaler.controller import Controller, Plans, Ports
+from autoscaler.controller import Controller, Ports
 from autoscaler.domain.cluster import ClusterSnapshot
+from autoscaler.domain.params import Plans
 from autoscaler.domain.reading import EngineReading, GatewayReading, Observations, Unknown
 from autoscaler.ports import MetricsSource, Models
 from predictors.capacity import StepTimeCapacity

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from autoscaler.domain.params import Plans
 from autoscaler.domain.plan import Decision, Plan
 from autoscaler.domain.reading import Observations
 from autoscaler.domain.service import Service, ServiceId
 from autoscaler.domain.state import ControllerState, Tick
 from autoscaler.policy.deciding import decide
-from autoscaler.policy.params import Params
 from autoscaler.ports import (
     Clock,
     DecisionStore,
@@ -49,14 +49,6 @@ class Observer(Protocol):
     def fault(self, fault: Fault, service: ServiceId | None, error: Exception) -> None:
         """Something failed; the loop goes on."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plans:
-    """What the loop works on; exchanged as a whole when the configuration changes."""
-
-    services: tuple[Service, ...]
-    params: Params
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +109,7 @@ class Controller:
         self._publish(tick_.decision)
         self._state = next_state
         try:
-            self._ports.journal.record(tick_, plans.services, next_state)
+            self._ports.journal.record(tick_, plans, next_state)
         except PortError as error:
             self._ports.observer.fault(Fault.JOURNAL, None, error)
         self._ports.observer.ticked(tick_, took_s=self._ports.clock.now_s() - tick_.now_s)

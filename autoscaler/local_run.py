@@ -25,8 +25,9 @@ from adapters.serving.store import DecisionBoard
 from adapters.wallclock import WallClock
 from autoscaler.compose import JoinedSource, build_controller
 from autoscaler.config import ConfigFile, Refused, Settings
-from autoscaler.controller import Controller, Plans, Ports
+from autoscaler.controller import Controller, Ports
 from autoscaler.domain.cluster import Device
+from autoscaler.domain.params import Plans
 from autoscaler.domain.plan import ServiceDecision, VariantTarget
 from autoscaler.domain.service import Engine, ServiceId
 from autoscaler.ports import PortError, ReplicaActuator
@@ -152,10 +153,11 @@ class LocalRun:
             _log.info("configuration reloaded")
             if news.waiting:
                 _log.warning("changed, but used only after a restart: %s", ", ".join(news.waiting))
-        return Plans(services=self.settings.services, params=self.settings.params)
+        return self._in_force
 
     def _use(self, settings: Settings) -> None:
         self.settings = settings
+        self._in_force = Plans(services=settings.services, params=settings.params)
         self._engines.update({service.id: service.engine for service in settings.services})
         self.board.configure(services=settings.services, stale_after_s=max(4 * settings.params.interval_s, 10.0))
         try:

@@ -13,9 +13,10 @@ from autoscaler.domain.capacity import LoadSample, ReplicaCapacity, RequestShape
 from autoscaler.domain.cluster import ClusterSnapshot
 from autoscaler.domain.demand import Forecast
 from autoscaler.domain.learned import Learned
+from autoscaler.domain.params import Plans
 from autoscaler.domain.plan import ServiceDecision, VariantTarget
 from autoscaler.domain.reading import Observations, Unknown
-from autoscaler.domain.service import Service, ServiceId, Slo, Variant
+from autoscaler.domain.service import ServiceId, Slo, Variant
 from autoscaler.domain.state import ControllerState, Tick
 
 
@@ -150,6 +151,6 @@ class Journal(Protocol):
         """The state after the last recorded tick, or None where there is none (or it can't be read)."""
         ...
 
-    def record(self, tick: Tick, services: Sequence[Service], next_state: ControllerState) -> None:
+    def record(self, tick: Tick, plans: Plans, next_state: ControllerState) -> None:
         """Keep one tick: its inputs, its decision and the state after it. Raises PortError; nothing else is lost."""
         ...

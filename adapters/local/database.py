@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS decisions (
     PRIMARY KEY (seq, service));
 CREATE INDEX IF NOT EXISTS decisions_by_time ON decisions (service, at_s);
 CREATE TABLE IF NOT EXISTS checkpoints (
-    after_seq INTEGER PRIMARY KEY, at_s REAL NOT NULL, state BLOB NOT NULL, services BLOB NOT NULL);
+    after_seq INTEGER PRIMARY KEY, at_s REAL NOT NULL, state BLOB NOT NULL, plans BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS latest (id INTEGER PRIMARY KEY CHECK (id = 1), at_s REAL NOT NULL, state BLOB NOT NULL);
 """
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from adapters.local.database import Database, StateLostError, Statement
 from autoscaler.codec import decode, encode
 from autoscaler.domain.cluster import ClusterSnapshot
+from autoscaler.domain.params import Plans
 from autoscaler.domain.reading import Observations
-from autoscaler.domain.service import Service
 from autoscaler.domain.state import ControllerState, Tick
 from autoscaler.ports import InvalidAnswerError, PortError
 
@@ -29,13 +29,6 @@ class TickInputs:
     decided_s: float
     snapshot: ClusterSnapshot
     observations: Observations
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceList:
-    """The services that a tick was decided for, in their order."""
-
-    services: tuple[Service, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +64,7 @@ class SqliteJournal:
     """The controller's Journal.
 
     Ticks are numbered in the order of recording, so a stepped clock mixes nothing up. A checkpoint is the state that
-    the ticks after it were decided from, with the services they were decided for.
+    the ticks after it were decided from, with the plans (services and parameters) they were decided for.
     """
 
     def __init__(self, database: Database, *, now_s: Callable[[], float], retention: Retention | None = None) -> None:
@@ -100,14 +93,14 @@ class SqliteJournal:
         self._state = restored or ControllerState(services={})
         return restored
 
-    def record(self, tick: Tick, services: Sequence[Service], next_state: ControllerState) -> None:
+    def record(self, tick: Tick, plans: Plans, next_state: ControllerState) -> None:
         """Keep one tick. Raises PortError; then this tick is missing, and the next one begins a new checkpoint."""
         try:
             try:
-                self._record(tick, services, next_state)
+                self._record(tick, plans, next_state)
             except StateLostError:
                 self._start(tick.now_s)
-                self._record(tick, services, next_state)
+                self._record(tick, plans, next_state)
             self._trim(tick.now_s)
         except PortError:
             self._leave_gap()
@@ -133,7 +126,8 @@ class SqliteJournal:
         self._seq = int(rows[0][0] or 0)
         self._leave_gap()
         self._state_kept = True
-        self._services = b""
+        self._plans: Plans | None = None
+        self._packed_plans = b""
         self._last_s = now_s
         self._checkpoint_s = self._state_s = self._trim_s = float("-inf")
 
@@ -142,9 +136,9 @@ class SqliteJournal:
         self._seq += 1
         self._state = None
 
-    def _record(self, tick: Tick, services: Sequence[Service], next_state: ControllerState) -> None:
+    def _record(self, tick: Tick, plans: Plans, next_state: ControllerState) -> None:
         seq, at_s = self._seq + 1, tick.now_s
-        listed = pack(ServiceList(services=tuple(services)))
+        packed_plans = self._packed_plans if plans is self._plans else pack(plans)
         inputs = TickInputs(
             now_s=at_s,
             decided_s=tick.decision.at_s,
@@ -156,7 +150,7 @@ class SqliteJournal:
             ("INSERT INTO decisions VALUES (?, ?, ?, ?)", (seq, part.service, at_s, pack(part)))
             for part in tick.decision.services
         )
-        checkpoints = self._checkpoints(seq, at_s, next_state, listed)
+        checkpoints = self._checkpoints(seq, at_s, next_state, packed_plans)
         statements.extend(checkpoints)
         keep_state = at_s - self._state_s >= self._retention.state_every_s
         if keep_state:
@@ -165,15 +159,16 @@ class SqliteJournal:
         self._checkpoint_s = at_s if checkpoints else self._checkpoint_s
         self._state_kept = keep_state
         self._state_s = at_s if keep_state else self._state_s
-        self._seq, self._last_s, self._state, self._services = seq, at_s, next_state, listed
+        self._seq, self._last_s, self._state = seq, at_s, next_state
+        self._plans, self._packed_plans = plans, packed_plans
 
-    def _checkpoints(self, seq: int, at_s: float, next_state: ControllerState, listed: bytes) -> list[Statement]:
-        """Before this tick where the services are others than before; else after it, where one is due."""
+    def _checkpoints(self, seq: int, at_s: float, next_state: ControllerState, packed_plans: bytes) -> list[Statement]:
+        """Before this tick where the plans are others than before; else after it, where one is due."""
         sql = "REPLACE INTO checkpoints VALUES (?, ?, ?, ?)"
-        if self._state is not None and listed != self._services:
-            return [(sql, (seq - 1, self._last_s, pack(self._state), listed))]
+        if self._state is not None and packed_plans != self._packed_plans:
+            return [(sql, (seq - 1, self._last_s, pack(self._state), packed_plans))]
         if self._state is None or at_s - self._checkpoint_s >= self._retention.checkpoint_every_s:
-            return [(sql, (seq, at_s, pack(next_state), listed))]
+            return [(sql, (seq, at_s, pack(next_state), packed_plans))]
         return []
 
     def _latest(self, at_s: float, state: ControllerState) -> Statement:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from adapters.local.database import FILE_NAME, Row, read_rows
-from adapters.local.journal import ServiceList, TickInputs, unpack
+from adapters.local.journal import TickInputs, unpack
 from adapters.local.record import ReplicaRecord
 from autoscaler.codec import decode
 from autoscaler.domain.cluster import ClusterSnapshot, Device, Target
+from autoscaler.domain.params import Plans
 from autoscaler.domain.plan import Decision, ServiceDecision
-from autoscaler.domain.service import Service, ServiceId
+from autoscaler.domain.service import ServiceId
 from autoscaler.domain.state import ControllerState, Tick
 from autoscaler.ports import InvalidAnswerError
 
@@ -25,10 +26,10 @@ _END = 2**63 - 1  # the largest number that SQLite holds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Ticks in a row, the state that the first was decided from, and the services of all of them."""
+    """Ticks in a row, the state that the first was decided from, and the plans of all of them."""
 
     state: ControllerState
-    services: tuple[Service, ...]
+    plans: Plans
     ticks: tuple[Tick, ...]
 
 
@@ -67,12 +68,12 @@ class Recording:
         marks = [seq for (seq,) in read_rows(self._path, "SELECT after_seq FROM checkpoints ORDER BY after_seq")]
         for after, before in pairwise([*marks, _END]):
             ticks = self._ticks(after, before)
-            checkpoint = read_rows(self._path, "SELECT state, services FROM checkpoints WHERE after_seq = ?", (after,))
+            checkpoint = read_rows(self._path, "SELECT state, plans FROM checkpoints WHERE after_seq = ?", (after,))
             if ticks and checkpoint:  # else trimmed meanwhile
-                state, services = checkpoint[0]
+                state, plans = checkpoint[0]
                 yield Segment(
                     state=_read(ControllerState, state),
-                    services=_read(ServiceList, services).services,
+                    plans=_read(Plans, plans),
                     ticks=ticks,
                 )
 

@@ -1,4 +1,4 @@
-"""How the replicas of one variant of a service are started, probed and stopped on this machine, and how it is routed."""
+"""How the replicas of one variant of a service are started, probed and stopped on this machine, and routed."""
 
 from __future__ import annotations
 

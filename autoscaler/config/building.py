@@ -23,6 +23,7 @@ from autoscaler.config.service_schema import (
 from autoscaler.config.settings import OpenDevices, Settings, device_warnings
 from autoscaler.domain.capacity import StepTime
 from autoscaler.domain.cluster import Device
+from autoscaler.domain.params import Params
 from autoscaler.domain.service import (
     Behavior,
     Bounds,
@@ -35,7 +36,6 @@ from autoscaler.domain.service import (
     Slo,
     Variant,
 )
-from autoscaler.policy.params import Params
 
 _SLOW_INTERVAL_S, _FAST_INTERVAL_S, _FAST_BELOW_STARTUP_S = 15.0, 5.0, 90.0
 

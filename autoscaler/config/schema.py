@@ -26,7 +26,7 @@ from autoscaler.config.fields import (
 )
 from autoscaler.config.service_schema import ServiceSection
 from autoscaler.config.units import ByteSize, Duration
-from autoscaler.policy.params import Params
+from autoscaler.domain.params import Params
 
 BodySize = Annotated[int, ByteSize(at_least=1024, at_most=16 * 2**30)]
 KeptTime = Annotated[float, Duration(at_least_s=600.0)]

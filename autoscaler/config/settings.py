@@ -11,8 +11,8 @@ from adapters.local.template import GatewaySettings, ReplicaTemplate, RoutePolic
 from adapters.serving.auth import ApiSettings
 from autoscaler.config.document import Plain, write_document
 from autoscaler.domain.cluster import Device
+from autoscaler.domain.params import Params
 from autoscaler.domain.service import DeviceRequest, Service, ServiceId, Variant
-from autoscaler.policy.params import Params
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

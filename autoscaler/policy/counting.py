@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoscaler.domain.cluster import Phase, Replica
+from autoscaler.domain.params import Params
 from autoscaler.domain.reading import EngineReading, GatewayReading, Measured, Observations, Unknown, UnknownReason
 from autoscaler.domain.service import Slo
 from autoscaler.domain.state import Increment, ReplicaTrack, ServiceState, VariantLoad
-from autoscaler.policy.params import Params
 from autoscaler.policy.progress import Progress, added, is_stuck, observe
 
 

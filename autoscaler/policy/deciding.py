@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from autoscaler.domain.capacity import ReplicaCapacity
 from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica
 from autoscaler.domain.demand import Demand, Forecast
+from autoscaler.domain.params import Params
 from autoscaler.domain.plan import Decision, Hold, Plan, Reason, ServiceDecision, VariantTarget
 from autoscaler.domain.reading import Observations, Unknown, UnknownReason
 from autoscaler.domain.service import Behavior, Service, ServiceId
@@ -24,7 +25,6 @@ from autoscaler.policy import explaining, learning
 from autoscaler.policy.limits import limit
 from autoscaler.policy.measuring import measure
 from autoscaler.policy.packing import Allowance, Claim, Option, pack
-from autoscaler.policy.params import Params
 from autoscaler.policy.sizing import Fleet, Requirement, preferred, size
 from autoscaler.policy.stabilization import barred, down_window_s, stabilize
 from autoscaler.policy.tuning import quantile

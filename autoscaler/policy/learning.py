@@ -9,12 +9,12 @@ import numpy as np
 
 from autoscaler.domain.capacity import LoadSample, RequestShape
 from autoscaler.domain.cluster import Phase, Replica
+from autoscaler.domain.params import Params
 from autoscaler.domain.reading import Measured, Unknown, UnknownReason
 from autoscaler.domain.service import Service
 from autoscaler.domain.state import LengthSums, ServiceState
 from autoscaler.policy import tuning
 from autoscaler.policy.measuring import Measurement
-from autoscaler.policy.params import Params
 from autoscaler.policy.sizing import Requirement
 from autoscaler.policy.windows import recent, variant_load
 from autoscaler.ports import Models

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from autoscaler.domain.cluster import Phase, Replica
 from autoscaler.domain.demand import Demand, DemandSource
+from autoscaler.domain.params import Params
 from autoscaler.domain.reading import (
     EngineReading,
     GatewayReading,
@@ -23,7 +24,6 @@ from autoscaler.domain.service import Service
 from autoscaler.domain.state import Increment, LengthSums, ReplicaTrack, ServiceState
 from autoscaler.policy import lengths
 from autoscaler.policy.counting import Seen, gateway_progress, increment, look, or_none, serves
-from autoscaler.policy.params import Params
 from autoscaler.policy.progress import Progress
 from autoscaler.policy.windows import recent, window
 

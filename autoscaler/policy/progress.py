@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from autoscaler.domain.cluster import Replica
+from autoscaler.domain.params import Params
 from autoscaler.domain.reading import (
     EngineReading,
     Histogram,
@@ -15,7 +16,6 @@ from autoscaler.domain.reading import (
     is_known,
 )
 from autoscaler.domain.state import ReplicaTrack
-from autoscaler.policy.params import Params
 
 
 @dataclass(frozen=True, slots=True)

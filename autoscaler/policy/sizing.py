@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from autoscaler.domain.capacity import ReplicaCapacity
 from autoscaler.domain.demand import Demand, Forecast
+from autoscaler.domain.params import Params
 from autoscaler.domain.plan import Reason, Stage, StageResult
 from autoscaler.domain.reading import Measured, Unknown
 from autoscaler.domain.service import Service, Variant
-from autoscaler.policy.params import Params
 
 # A forecast of less than half a request within the time that a replica is worth keeping needs no replica.
 _HALF_A_REQUEST = 0.5

@@ -10,10 +10,10 @@ import math
 from collections.abc import Sequence
 
 from autoscaler.domain.demand import Demand, Forecast
+from autoscaler.domain.params import Params
 from autoscaler.domain.plan import Reason, Stage, StageResult
 from autoscaler.domain.reading import Unknown
 from autoscaler.domain.service import Behavior, PolicyType, RatePolicy, ScalingRules, SelectPolicy
-from autoscaler.policy.params import Params
 from autoscaler.policy.sizing import Requirement
 
 _FULL_COVERAGE = 0.999

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
+from autoscaler.domain.params import Params
 from autoscaler.domain.reading import Measured, Unknown
-from autoscaler.policy.params import Params
 
 _DAY_S = 86400.0
 

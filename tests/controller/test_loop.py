@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from autoscaler.compose import build_models
-from autoscaler.controller import Controller, Fault, Plans, Ports
+from autoscaler.controller import Controller, Fault, Ports
 from autoscaler.domain.cluster import ClusterSnapshot, Target
+from autoscaler.domain.params import Params, Plans
 from autoscaler.domain.plan import Hold, Plan, Reason, ServiceDecision, VariantTarget
 from autoscaler.domain.reading import GatewayReading, Histogram, Observations
 from autoscaler.domain.service import Bounds, Service, ServiceId, Slo, Variant
 from autoscaler.domain.state import ControllerState, Tick
-from autoscaler.policy.params import Params
 from autoscaler.ports import RefusedError, UnavailableError
 
 CHAT = ServiceId("chat")
@@ -95,7 +95,7 @@ class MemoryWorld:
     def restore(self) -> ControllerState | None:
         return self.kept
 
-    def record(self, tick: Tick, services: Sequence[Service], next_state: ControllerState) -> None:
+    def record(self, tick: Tick, plans: Plans, next_state: ControllerState) -> None:
         if "journal" in self.failing:
             raise RefusedError("disk full")
         self.recorded.append(tick)

@@ -24,7 +24,7 @@ from autoscaler.domain.plan import Reason, ServiceDecision
 from autoscaler.domain.service import Engine, Service, ServiceId, Slo, Variant
 from autoscaler.domain.state import ControllerState
 from autoscaler.policy.deciding import decide
-from autoscaler.policy.params import Params
+from autoscaler.domain.params import Params
 from loadtests.emulator.faults import PageFault
 
 CHAT = ServiceId("chat")

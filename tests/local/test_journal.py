@@ -18,6 +18,7 @@ from adapters.local.recording import Recording, Segment
 from autoscaler.codec import encode
 from autoscaler.domain.cluster import ClusterSnapshot, Device, Phase, Replica, Target
 from autoscaler.domain.learned import Learned
+from autoscaler.domain.params import Params, Plans
 from autoscaler.domain.plan import Decision, Hold, Plan, Reason, ServiceDecision, VariantTarget
 from autoscaler.domain.reading import Observations, Unknown, UnknownReason
 from autoscaler.domain.service import Bounds, Service, ServiceId, Slo, Variant
@@ -89,13 +90,17 @@ def state(at_s: float) -> ControllerState:
     return ControllerState(services={CHAT: chat})
 
 
+def plans(*, most: int = 10) -> Plans:
+    return Plans(services=(service(CHAT, most=most), service(CODE)), params=Params())
+
+
 @dataclass
 class Run:
     """A controller's journal in a state file, recorded tick by tick with explicit time."""
 
     path: Path
     now_s: float = START_S
-    services: tuple[Service, ...] = (service(CHAT), service(CODE))
+    plans: Plans = field(default_factory=plans)
     retention: Retention = field(default_factory=Retention)
     recorded: list[Tick] = field(default_factory=list)
 
@@ -115,7 +120,7 @@ class Run:
         for _ in range(ticks):
             self.now_s += every_s
             made = make(self.now_s)
-            self.journal.record(made, self.services, state(self.now_s))
+            self.journal.record(made, self.plans, state(self.now_s))
             self.recorded.append(made)
 
     @property
@@ -160,11 +165,11 @@ def test_every_segment_begins_with_the_state_its_first_tick_was_decided_from(run
 
 def test_changed_services_begin_a_segment_from_the_state_before(run: Run) -> None:
     run.record(3)
-    run.services = (service(CHAT, most=20), service(CODE))
+    run.plans = plans(most=20)
     run.record(3)
     first, second = run.segments()
     assert (len(first.ticks), len(second.ticks)) == (3, 3)
-    assert second.services == run.services != first.services
+    assert second.plans == run.plans != first.plans
     assert encode(second.state) == encode(state(first.ticks[-1].now_s))
 
 
@@ -294,7 +299,7 @@ def test_a_tick_that_is_no_json_is_refused_alone(run: Run) -> None:
     part = replace(broken.decision.services[0], lead_s=float("nan"))
     with pytest.raises(InvalidAnswerError):
         run.journal.record(
-            replace(broken, decision=Decision(at_s=broken.now_s, services=(part,))), run.services, state(run.now_s)
+            replace(broken, decision=Decision(at_s=broken.now_s, services=(part,))), run.plans, state(run.now_s)
         )
     run.record(2)
     assert len(run.history()) == 4
@@ -355,7 +360,7 @@ def test_whatever_is_replayed_was_recorded_and_follows_from_its_state(
     present = ControllerState(services={})
     for what, span_s, number in events:
         if what == "services":
-            run.services = (service(CHAT, most=10 + number), service(CODE))
+            run.plans = plans(most=10 + number)
         elif what in ("restart", "kill"):
             if what == "restart":
                 run.journal.close()

@@ -29,7 +29,7 @@ from autoscaler.domain.service import (
 )
 from autoscaler.domain.state import ControllerState, Tick
 from autoscaler.policy.deciding import decide
-from autoscaler.policy.params import Params
+from autoscaler.domain.params import Params
 
 PATIENT = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

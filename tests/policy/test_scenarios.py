@@ -23,7 +23,7 @@ from autoscaler.domain.service import (
     ServiceId,
     Variant,
 )
-from autoscaler.policy.params import Params
+from autoscaler.domain.params import Params
 
 TIMEOUT = Unknown(UnknownReason.TIMEOUT)
 EMPTY = Histogram((1.0,), (0.0,), 0.0, 0.0)

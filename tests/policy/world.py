@@ -24,7 +24,7 @@ from autoscaler.domain.reading import (
 from autoscaler.domain.service import Service, ServiceId, Slo, Variant
 from autoscaler.domain.state import ControllerState
 from autoscaler.policy.deciding import decide
-from autoscaler.policy.params import Params
+from autoscaler.domain.params import Params
 from autoscaler.ports import Models
 
 CHAT = ServiceId("chat")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from autoscaler.domain.service import Service
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
@@ -56,3 +58,11 @@ class Params:
     def max_theta(self) -> float:
         """Upper end of the tuned headroom."""
         return -math.log(1 - self.max_quantile)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plans:
+    """What the loop works on; exchanged as a whole when the configuration changes."""
+
+    services: tuple[Service, ...]
+    params: Params
