@@ -11,16 +11,27 @@ from numpy.typing import NDArray
 from autoscaler.domain.capacity import RequestShape
 from autoscaler.domain.reading import Unknown, UnknownReason
 
+Array = NDArray[np.float64]
+
 _LARGEST = 1e20  # of any moment; no model has contexts that long
 # Heavier tails than this (coefficient of variation 10) are taken for an artefact of a short window.
 _MOST_SPREAD = 100.0
 
 
-def normal_nodes(count: int, reach: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Points of a standard normal within +-``reach`` and their weights (sum 1); exact for smooth functions."""
-    points = np.linspace(-reach, reach, count)
-    weights = np.exp(-points * points / 2)
-    return points, weights / weights.sum()
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Equidistant points of a standard normal, and their weights (sum 1)."""
+
+    points: Array
+    weights: Array
+    spacing: float
+
+    @classmethod
+    def normal(cls, *, count: int, reach: float) -> Nodes:
+        """``count`` points within +-``reach``."""
+        points = np.linspace(-reach, reach, count)
+        weights = np.exp(-points * points / 2)
+        return cls(points, weights / weights.sum(), float(points[1] - points[0]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +72,16 @@ class Lengths:
         """Squared coefficient of variation of the output length."""
         return math.expm1(self.output_var)
 
-    def prompts(self, normal: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Prompt lengths at these points of a standard normal."""
-        lengths: NDArray[np.float64] = np.exp(self.prompt_log + math.sqrt(self.prompt_var) * normal)
-        return lengths
+    def prompts(self, nodes: Nodes) -> tuple[Array, Array]:
+        """Prompt lengths at the nodes, and the variance of the lengths that each node stands for."""
+        return _at_nodes(nodes, self.prompt_log, self.prompt_var)
 
-    def outputs(self, normal: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Output lengths at these points of a standard normal."""
-        lengths: NDArray[np.float64] = np.exp(self.output_log + math.sqrt(self.output_var) * normal)
-        return lengths
+    def outputs(self, nodes: Nodes) -> tuple[Array, Array]:
+        """Output lengths at the nodes, and the variance of the lengths that each node stands for."""
+        return _at_nodes(nodes, self.output_log, self.output_var)
+
+
+def _at_nodes(nodes: Nodes, mean_log: float, var_log: float) -> tuple[Array, Array]:
+    lengths = np.exp(mean_log + math.sqrt(var_log) * nodes.points)
+    # A uniform spread over the spacing: without it a sum over nodes goes in jumps where the integral is smooth.
+    return lengths, lengths * lengths * (var_log * nodes.spacing**2 / 12.0)

@@ -99,4 +99,4 @@ def _nearness(profile: Profile, gpu: str, model: str, tp: int) -> float:
     """Model above all, then GPU, then tensor parallelism."""
     of_model = difflib.SequenceMatcher(None, _plain_model(profile.model), model).ratio()
     of_gpu = difflib.SequenceMatcher(None, _plain_gpu(profile.gpu), gpu).ratio()
-    return 4 * of_model + 2 * of_gpu + min(profile.tp, tp) / max(profile.tp, tp, 1)
+    return 4 * of_model + 3 * of_gpu + min(profile.tp, tp) / max(profile.tp, tp, 1)
