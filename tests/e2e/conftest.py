@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from local_stack import LocalStack
+from tests.e2e.local_stack import LocalStack
 
 
 @pytest.fixture

@@ -63,6 +63,7 @@ class Load:
     port: int
     rps: float
     tokens: int = 10
+    model: str = "chat"
     answers: list[Answer] = field(default_factory=list)
     _threads: list[threading.Thread] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -78,12 +79,14 @@ class Load:
         assert self._pacer is not None
         self._pacer.join()
         for thread in self._threads:
-            thread.join(timeout=120)
+            thread.join(timeout=600)
 
     def _pace(self) -> None:
         next_s = time.monotonic()
         while not self._stop.is_set():
-            thread = threading.Thread(target=lambda: self.answers.append(ask(self.port, tokens=self.tokens)))
+            thread = threading.Thread(
+                target=lambda: self.answers.append(ask(self.port, tokens=self.tokens, model=self.model))
+            )
             thread.start()
             self._threads.append(thread)
             next_s += 1 / self.rps
@@ -96,7 +99,7 @@ class Load:
 def ask(port: int, *, tokens: int = 10, model: str = "chat") -> Answer:
     """One completion through the gateway."""
     began_s = time.monotonic()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
     try:
         body = json.dumps({"model": model, "prompt": "one two three", "max_tokens": tokens, "ignore_eos": True})
         connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 
 import psutil
-from local_stack import Load, LocalStack, ask, until
 
 from autoscaler.domain.cluster import Phase
 from autoscaler.domain.plan import Reason
+from tests.e2e.local_stack import Load, LocalStack, ask, until
 
 
 def targets(stack: LocalStack, since_s: float) -> list[int]:

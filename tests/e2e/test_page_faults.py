@@ -14,18 +14,18 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 import pytest
-from local_stack import free_port, until
 
 from adapters.engines.pods import PodScraper
 from autoscaler.compose import build_models
 from autoscaler.domain.capacity import StepTime
 from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica, Target
+from autoscaler.domain.params import Params
 from autoscaler.domain.plan import Reason, ServiceDecision
 from autoscaler.domain.service import Engine, Service, ServiceId, Slo, Variant
 from autoscaler.domain.state import ControllerState
 from autoscaler.policy.deciding import decide
-from autoscaler.domain.params import Params
 from loadtests.emulator.faults import PageFault
+from tests.e2e.local_stack import free_port, until
 
 CHAT = ServiceId("chat")
 # Slow on paper (one request takes about half of a replica's time), so that few real requests are much load.

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from world import World, models, service
 
 from autoscaler.codec import decode, encode
 from autoscaler.domain.cluster import Device, Phase
 from autoscaler.domain.demand import Demand
+from autoscaler.domain.params import Params
 from autoscaler.domain.plan import Decision, Hold, Plan, Reason
 from autoscaler.domain.reading import EngineReading, Unknown, UnknownReason, is_known
 from autoscaler.domain.service import (
@@ -29,7 +29,7 @@ from autoscaler.domain.service import (
 )
 from autoscaler.domain.state import ControllerState, Tick
 from autoscaler.policy.deciding import decide
-from autoscaler.domain.params import Params
+from tests.policy.world import World, models, service
 
 PATIENT = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

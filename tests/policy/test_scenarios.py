@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from world import CHAT, World, models, service
 
 from autoscaler.domain.cluster import Device, Phase
 from autoscaler.domain.demand import Demand
+from autoscaler.domain.params import Params
 from autoscaler.domain.plan import Hold, Plan, Reason, Stage
 from autoscaler.domain.reading import GatewayReading, Histogram, Unknown, UnknownReason
 from autoscaler.domain.service import (
@@ -23,7 +23,7 @@ from autoscaler.domain.service import (
     ServiceId,
     Variant,
 )
-from autoscaler.domain.params import Params
+from tests.policy.world import CHAT, World, models, service
 
 TIMEOUT = Unknown(UnknownReason.TIMEOUT)
 EMPTY = Histogram((1.0,), (0.0,), 0.0, 0.0)

@@ -12,6 +12,7 @@ from autoscaler.domain.capacity import CapacityLimit, CapacitySource, LoadSample
 from autoscaler.domain.cluster import ClusterSnapshot, Device, Phase, Replica, Target
 from autoscaler.domain.demand import Forecast
 from autoscaler.domain.learned import Learned
+from autoscaler.domain.params import Params
 from autoscaler.domain.plan import Decision, ServiceDecision
 from autoscaler.domain.reading import (
     EngineReading,
@@ -24,7 +25,6 @@ from autoscaler.domain.reading import (
 from autoscaler.domain.service import Service, ServiceId, Slo, Variant
 from autoscaler.domain.state import ControllerState
 from autoscaler.policy.deciding import decide
-from autoscaler.domain.params import Params
 from autoscaler.ports import Models
 
 CHAT = ServiceId("chat")

@@ -1,0 +1,84 @@
+"""Real vLLM replicas behind the gateway: overload starts a second, quiet takes it back, and no request is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from autoscaler.domain.plan import Reason, Stage
+from tests.e2e.local_stack import Load, LocalStack, ask, until
+
+if TYPE_CHECKING:
+    from tests.engines.conftest import EngineCommand
+
+pytestmark = pytest.mark.engines
+
+START_WITHIN_S = 600.0
+TOKENS = 24
+TTFT_S, ITL_S = 8.0, 0.5
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[LocalStack]:
+    running = LocalStack(tmp_path)
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+def measured_rps(port: int) -> float:
+    """What one replica serves when it always has enough to do."""
+    requests = 40
+    began_s = time.monotonic()
+    with ThreadPoolExecutor(requests) as pool:
+        answers = list(pool.map(lambda _: ask(port, tokens=TOKENS, model="tiny"), range(requests)))
+    assert {answer.status for answer in answers} == {200}
+    return requests / (time.monotonic() - began_s)
+
+
+@pytest.mark.timeout(1500)
+def test_overload_starts_a_second_vllm_and_quiet_takes_it_back(stack: LocalStack, vllm_command: EngineCommand) -> None:
+    stack.configure(
+        {
+            "name": "tiny",
+            "engine": "vllm",
+            "slo": {"ttft": f"{TTFT_S}s", "itl": f"{ITL_S}s", "share": 0.9},
+            "command": list(vllm_command.command),
+            # one thread each: two replicas then share the two cores fairly
+            "env": {**dict(vllm_command.env), "OMP_NUM_THREADS": "1"},
+            "model": vllm_command.model,
+            "maxReplicas": 2,
+            "startup": "90s",
+            "startDeadline": f"{START_WITHIN_S:.0f}s",
+            "gracePeriod": "60s",
+            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 15}},
+        },
+        intervalSeconds=1.0,
+    )
+    stack.start()
+    stack.until_ready(1, "tiny", within_s=START_WITHIN_S)
+    one_rps = measured_rps(stack.gateway_port)
+
+    with Load(stack.gateway_port, rps=1.3 * one_rps, tokens=TOKENS, model="tiny") as overload:
+        until(lambda: stack.latest("tiny").desired == 2, what="a second replica is asked for", within_s=120)
+    with Load(stack.gateway_port, rps=0.5 * one_rps, tokens=TOKENS, model="tiny") as steady:
+        stack.until_ready(2, "tiny", within_s=START_WITHIN_S)
+        until(lambda: stack.latest("tiny").demand.backlog == 0, what="the queue is worked off", within_s=300)  # type: ignore[union-attr]
+        done = len(steady.answers)
+        until(lambda: len(steady.answers) > done + 30, what="thirty more answers", within_s=120)
+    late = [each for each in steady.answers[done:] if each.took_s > TTFT_S + TOKENS * ITL_S]
+    assert len(late) <= 0.1 * (len(steady.answers) - done)
+    assert overload.failed() == []
+    assert steady.failed() == []
+
+    until(lambda: stack.latest("tiny").desired == 1, what="back to one", within_s=300)
+    stack.until_ready(1, "tiny", within_s=120)
+    assert ask(stack.gateway_port, tokens=TOKENS, model="tiny").status == 200
+    sized = [stage for stage in stack.latest("tiny").stages if stage.stage is Stage.SIZE]
+    assert sized[0].reason is not Reason.CAPACITY_UNKNOWN

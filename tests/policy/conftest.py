@@ -1,8 +1,0 @@
-"""Puts the scenario world of this folder on the import path of its tests."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
