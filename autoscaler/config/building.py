@@ -10,7 +10,7 @@ from adapters.local.template import GatewaySettings, ReplicaTemplate, RoutePolic
 from adapters.serving.auth import ApiSettings
 from autoscaler.config.command import HIDDEN, is_secret_name, parallel_devices, without_secrets
 from autoscaler.config.document import Plain
-from autoscaler.config.profiles import PROFILES
+from autoscaler.config.profiles import profile_of
 from autoscaler.config.rules import effective_variants, service_models, warnings
 from autoscaler.config.schema import FileSection
 from autoscaler.config.service_schema import (
@@ -136,7 +136,7 @@ def _variant(section: VariantSection) -> Variant:
         devices=_devices(section.devices),
         step_time=_step_time(section.step_time),
         max_num_seqs=section.max_num_seqs,
-        kv_tokens=section.kv_tokens,
+        kv_tokens=section.kv_tokens if section.kv_tokens is not None else _kv_tokens(section.step_time),
     )
 
 
@@ -150,8 +150,13 @@ def _step_time(section: StepTimeSection | None) -> StepTime | None:
     if section is None:
         return None
     if section.profile is not None:
-        return PROFILES[section.profile]
+        return profile_of(section.profile).step_time
     return StepTime(c_s=section.c or 0.0, d_s=section.d or 0.0, e_s=section.e or 0.0, a_s=section.a or 0.0)
+
+
+def _kv_tokens(section: StepTimeSection | None) -> float | None:
+    """Those of the profile, where one is named."""
+    return None if section is None or section.profile is None else profile_of(section.profile).kv_tokens
 
 
 def _template(section: ServiceSection, variant: VariantSection, folder: Path) -> ReplicaTemplate:

@@ -121,7 +121,10 @@ def _sections(key: Key, path: str) -> Iterator[tuple[str, Key]]:
 
 def _row(section: Key, name: str, key: Key) -> str:
     default = "required" if section.required(name) else _default_text(key)
-    cells = (f"`{name}`", default, _allowed(key), key.description.replace("``", "`"))
+    meaning = key.description.replace("``", "`")
+    if key.examples:
+        meaning += " Shipped: " + ", ".join(f"`{example}`" for example in key.examples) + "."
+    cells = (f"`{name}`", default, _allowed(key), meaning)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
@@ -134,7 +137,7 @@ def _default_text(key: Key) -> str:
 def _allowed(key: Key) -> str:
     if key.section is not None:
         return "mapping" if key.schema.get("type") == "object" else "list, of mappings"
-    return key.form.removeprefix("a ").removeprefix("an ").replace("whole number", "integer")
+    return key.form.removeprefix("a ").removeprefix("an ").removeprefix("the ").replace("whole number", "integer")
 
 
 def _example(section: Key, *, indent: str) -> Iterator[str]:

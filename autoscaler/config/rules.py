@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from autoscaler.config.command import PLACEHOLDERS, model_names, placeholders, unknown_placeholder
 from autoscaler.config.document import Path
-from autoscaler.config.profiles import PROFILES
+from autoscaler.config.profiles import profile_of
 from autoscaler.config.schema import FileSection, InventorySection
 from autoscaler.config.service_schema import (
     DevicesSection,
@@ -179,10 +178,11 @@ def _step_time(section: StepTimeSection, path: Path) -> Iterator[Finding]:
     if section.profile is not None:
         if len(missing) < len(terms):
             yield path, "give either a profile or the terms c, d, e, a; not both"
-        elif section.profile not in PROFILES:
-            near = difflib.get_close_matches(section.profile, PROFILES, n=1, cutoff=0.4)
-            hint = f"did you mean {near[0]}? " if near else ""
-            yield (*path, "profile"), f"{section.profile} is no shipped profile; {hint}There are: {', '.join(PROFILES)}"
+        else:
+            try:
+                profile_of(section.profile)
+            except ValueError as error:
+                yield (*path, "profile"), str(error)
     elif missing:
         yield path, f"needs a profile, or all of c, d, e, a; missing: {', '.join(missing)}"
     elif section.c == 0:

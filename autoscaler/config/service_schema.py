@@ -23,6 +23,7 @@ from autoscaler.config.fields import (
     default_of,
     needs_one_of,
 )
+from autoscaler.config.profiles import profile_names
 from autoscaler.domain.service import (
     Bounds,
     Engine,
@@ -112,6 +113,16 @@ class DevicesSection(Section):
     """How many of them; 0: the replica uses none."""
 
 
+ProfileName = Annotated[
+    str,
+    Field(
+        pattern=r"^[^/]{1,100}/.{1,300}/tp[0-9]{1,4}$",
+        examples=profile_names(),
+        json_schema_extra={"x-form": "the name of a profile, GPU/model/tpN"},
+    ),
+]
+
+
 class StepTimeSection(Section):
     """Duration of one step of the engine, c + d*B + e*K + a*q, with B running sequences, K tokens in their contexts
     and q prompt tokens in the step: a shipped profile, or the four terms. Unset: it is learned from the load.
@@ -119,8 +130,8 @@ class StepTimeSection(Section):
 
     model_config = ConfigDict(json_schema_extra=needs_one_of(("profile",), ("c", "d", "e", "a")))
 
-    profile: Annotated[str, Field(min_length=1, max_length=256)] | None = None
-    """Name of a shipped profile: GPU/model/tensor parallelism."""
+    profile: ProfileName | None = None
+    """Name of a shipped profile: GPU/model/tensor parallelism. It sets kvTokens too, where that is not given."""
     c: StepTerm | None = None
     """Constant part of a step."""
     d: StepTerm | None = None
@@ -216,6 +227,6 @@ class ServiceSection(Section):
     max_num_seqs: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """The engine's limit of running sequences. Unset: not known to the capacity model."""
     kv_tokens: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    """Tokens that the engine's KV cache holds. Unset: not known to the capacity model."""
+    """Tokens that the engine's KV cache holds. Unset: the profile's, or not known to the capacity model."""
     variants: list[VariantSection] = Field(default=[], max_length=50)
     """Kinds of replica that may serve it. Empty: one, called "default"."""

@@ -84,6 +84,11 @@ class Key:
         return str(self.schema.get("x-example", ""))
 
     @property
+    def examples(self) -> tuple[str, ...]:
+        """Values that may be given, for the editor to offer."""
+        return tuple(self.schema.get("examples", ()))
+
+    @property
     def description(self) -> str:
         """What it means."""
         return str(self.schema.get("description", ""))

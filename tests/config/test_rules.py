@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from autoscaler.config import Settings
+from autoscaler.config.profiles import profile_names
 
 Problems = Callable[[str], list[str]]
 Read = Callable[[str], Settings]
@@ -55,6 +56,13 @@ SECOND = """\
             "    stepTime: {profile: h100_sxm/Meta-Llama-3.1-8B/tp1, c: 5ms}",
             "6:15 services[0].stepTime: give either a profile or the terms c, d, e, a; not both",
             id="profile and terms",
+        ),
+        pytest.param(
+            "    stepTime: {profile: h100_sxm/Meta-Llama-3.1-8B/tp3}",
+            "6:25 services[0].stepTime.profile: no step-time profile for GPU 'h100_sxm', model 'Meta-Llama-3.1-8B' "
+            "and tensor parallelism 3; nearest: h100_sxm/Meta-Llama-3.1-8B/tp1; "
+            f"shipped: {', '.join(profile_names())}",
+            id="unknown profile",
         ),
         pytest.param(
             "    env: {PORT: '{prt}'}",

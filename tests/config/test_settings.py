@@ -15,6 +15,7 @@ from autoscaler.config import OpenDevices, Settings, load
 from autoscaler.config.shape import all_paths
 from autoscaler.domain.capacity import StepTime
 from autoscaler.domain.cluster import Device
+from autoscaler.domain.params import Params
 from autoscaler.domain.service import (
     Behavior,
     Bounds,
@@ -30,7 +31,7 @@ from autoscaler.domain.service import (
     Slo,
     Variant,
 )
-from autoscaler.policy.params import Params
+from predictors.profiles import find_profile
 
 Read = Callable[[str], Settings]
 CHAT = ServiceId("chat")
@@ -195,6 +196,23 @@ def test_every_wish_reaches_its_place(read: Read, tmp_path: Path) -> None:
     assert settings.state_dir == Path("/var/lib/scaler")
     assert settings.retention == Retention(decisions_s=172800.0, inputs_s=3600.0, max_bytes=64 * 2**20)
     assert not settings.stop_replicas_on_exit
+
+
+@pytest.mark.parametrize(
+    ("more", "kv_tokens"),
+    [
+        pytest.param("", None, id="of the profile"),
+        pytest.param("    kvTokens: 1000", 1000.0, id="given"),
+    ],
+)
+@pytest.mark.parametrize("name", ["h100_sxm/Meta-Llama-3.1-8B/tp1", "H100/meta-llama/Llama-3.1-8B-Instruct/tp1"])
+def test_a_profile_is_found_by_its_usual_names(
+    read: Read, service_text: str, name: str, more: str, kv_tokens: float | None
+) -> None:
+    profile = find_profile(gpu="h100_sxm", model="Meta-Llama-3.1-8B", tp=1)
+    (variant,) = read(service_text + f"    stepTime: {{profile: {name}}}\n" + more).services[0].variants
+    assert variant.step_time == profile.step_time
+    assert variant.kv_tokens == (profile.kv_tokens if kv_tokens is None else kv_tokens)
 
 
 @pytest.mark.parametrize(
