@@ -17,12 +17,12 @@ from dataclasses import replace
 from autoscaler.compose import build_models
 from autoscaler.domain.capacity import StepTime
 from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica, Target
+from autoscaler.domain.params import Params
 from autoscaler.domain.reading import EngineReading, Histogram, Observations
 from autoscaler.domain.service import Service, ServiceId, Slo, Variant
 from autoscaler.domain.state import ControllerState, ServiceState
 from autoscaler.policy import learning
 from autoscaler.policy.deciding import decide
-from autoscaler.domain.params import Params
 from autoscaler.ports import Models
 
 TTFT_BOUNDS_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80)

@@ -21,7 +21,8 @@ class Demand:
     """Demand of one service at ``at_s``.
 
     ``short_rps``: arrivals per second over the short window, unobserved replicas taken as idle (for growing).
-    ``stable_rps``: the same over the stable window. ``high_rps``: as ``short_rps``, with unobserved replicas taken as
+    ``burst_rps``: the higher rate that the last few ticks prove, beyond the chance in their counts.
+    ``stable_rps``: as ``short_rps``, over the stable window. ``high_rps``: as ``short_rps``, with unobserved replicas taken as
     loaded as they were last seen (for shrinking). ``tick_rps``: over the last interval, the forecaster's input.
     ``backlog``: requests waiting, the share of stuck replicas capped. ``in_flight``: waiting and running.
     ``coverage``: observed share of the replica-seconds of the stable window, in [0, 1].
@@ -33,6 +34,7 @@ class Demand:
     at_s: float
     source: DemandSource
     short_rps: Measured
+    burst_rps: Measured
     stable_rps: Measured
     high_rps: Measured
     tick_rps: Measured

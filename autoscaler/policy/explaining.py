@@ -30,6 +30,7 @@ def measured(demand: Demand) -> StageResult:
         reason, detail = Reason.MEASURED, f"{demand.short_rps:.3g} req/s by {demand.source.lower()}"
     figures: tuple[tuple[str, Measured], ...] = (
         ("short_rps", demand.short_rps),
+        ("burst_rps", demand.burst_rps),
         ("stable_rps", demand.stable_rps),
         ("high_rps", demand.high_rps),
         ("backlog", demand.backlog),

@@ -25,7 +25,7 @@ from autoscaler.domain.state import Increment, LengthSums, ReplicaTrack, Service
 from autoscaler.policy import lengths
 from autoscaler.policy.counting import Seen, gateway_progress, increment, look, or_none, serves
 from autoscaler.policy.progress import Progress
-from autoscaler.policy.windows import recent, window
+from autoscaler.policy.windows import burst_rps, recent, window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +96,7 @@ def _demand(
     counted = added is not None and (added.gateway or any(isinstance(each.done, Progress) for each in serving))
     nothing = _why_nothing(seen, gateway, state)
     short_rps: Measured = short.arrivals / short.span_s if counted and short.span_s > 0 else nothing
+    burst: Measured = burst_rps(increments, now_s=now_s, window_s=params.short_window_s) if counted else nothing
     stable_rps: Measured = stable.arrivals / stable.span_s if counted and stable.span_s > 0 else nothing
     whole = added is not None and (added.gateway or added.observed_s >= added.live_s)
     tick_rps: Measured = (
@@ -121,6 +122,7 @@ def _demand(
         at_s=now_s,
         source=DemandSource.GATEWAY if added is not None and added.gateway else DemandSource.ENGINES,
         short_rps=short_rps,
+        burst_rps=burst,
         stable_rps=stable_rps,
         high_rps=_high(short_rps, unobserved, serving, from_gateway=added is not None and added.gateway),
         tick_rps=tick_rps,

@@ -72,12 +72,12 @@ def size(
     ``peak_rps``: the largest need measured in seven days; a forecast may exceed it only by the soft cap's margin.
     """
     backlog_rps = _known(demand.backlog) / params.backlog_drain_s
-    measured_rps = _known(demand.short_rps) + backlog_rps
+    asked_of = max(_known(demand.short_rps), _known(demand.burst_rps))
+    measured_rps = asked_of + backlog_rps
     high_rps = _known(demand.high_rps) + backlog_rps
     foreseen_rps, foreseen_reason = _foreseen(
         service, demand, forecast, peak_rps=peak_rps, lead_s=lead_s, params=params
     )
-    asked_of = demand.short_rps if isinstance(demand.short_rps, float) else 0.0
     inputs: list[tuple[str, float | str]] = [
         ("measured_rps", asked_of),
         ("backlog", _known(demand.backlog)),

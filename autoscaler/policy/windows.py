@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from autoscaler.domain.state import Increment, VariantLoad
+
+# Ticks brought forward can be milliseconds long; a rate needs at least this much time.
+_SHORTEST_BURST_S = 0.5
 
 # A window counts as full when this share of it is covered: ticks never fall exactly on its edge.
 _FULL = 0.95
@@ -57,6 +61,21 @@ def window(increments: Sequence[Increment], *, now_s: float, window_s: float) ->
         coverage=1.0 if live_s <= 0 else observed_s / live_s,
         full=covered_s >= _FULL * window_s,
     )
+
+
+def burst_rps(increments: Sequence[Increment], *, now_s: float, window_s: float) -> float:
+    """The highest rate that the latest ticks prove: over each of their last spans, arrivals less two deviations.
+
+    n arrivals of a Poisson stream deviate by sqrt(n), so chance alone hardly gets there, and a load step shows in its
+    first second where the mean over the window needs many.
+    """
+    highest = span_s = arrivals = 0.0
+    for part in reversed(recent(increments, now_s=now_s, window_s=window_s)):
+        span_s += part.span_s
+        arrivals += part.arrivals
+        if arrivals > 0 and span_s >= _SHORTEST_BURST_S:
+            highest = max(highest, (arrivals - 2 * math.sqrt(arrivals)) / span_s)
+    return highest
 
 
 def variant_load(increments: Iterable[Increment], variant: str) -> tuple[VariantLoad, float] | None:

@@ -56,6 +56,14 @@ def test_a_load_step_is_answered_in_the_tick_that_sees_it() -> None:
     assert (part.desired, part.binding) == (6, Reason.MEASURED_LOAD)
 
 
+def test_at_short_intervals_a_step_shows_within_two_seconds_and_chance_does_not() -> None:
+    world = World(params=Params(interval_s=1.0), models=models(rps=10.0))
+    world.start(2)
+    world.ticks(70, 15)
+    assert [world.tick(rps).desired for rps in (13, 17, 14, 18, 12, 20)] == [2] * 6
+    assert 5 <= max(world.tick(80).desired for _ in range(2)) <= 9
+
+
 def test_starting_replicas_are_supply_so_growth_does_not_cascade() -> None:
     world = World(boot_s=120)
     world.start(1)

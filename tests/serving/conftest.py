@@ -231,6 +231,7 @@ def a_demand(at_s: float, rps: float, attained: float) -> Demand:
         at_s=at_s,
         source=DemandSource.GATEWAY,
         short_rps=rps,
+        burst_rps=rps * 0.9,
         stable_rps=rps * 0.98,
         high_rps=rps,
         tick_rps=rps,
