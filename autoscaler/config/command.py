@@ -59,17 +59,21 @@ def option_values(argv: Sequence[str], *names: str) -> list[str]:
 
 
 def model_names(argv: Sequence[str]) -> tuple[str, ...]:
-    """The names under which the engine serves its model, as far as its command tells."""
+    """The names under which the engine serves its model, as far as its command tells; a placeholder tells none."""
     served = option_values(argv, "--served-model-name")
     if served:
-        return tuple(served)
+        return _told(served)
     model = option_values(argv, "--model", "--model-path", "--model-id")
     if model:
-        return (model[0],)
+        return _told(model[:1])
     for index, word in enumerate(argv[:-2]):
         if word.rsplit("/", 1)[-1] == "vllm" and argv[index + 1] == "serve":
-            return () if argv[index + 2].startswith("-") else (argv[index + 2],)
+            return () if argv[index + 2].startswith("-") else _told([argv[index + 2]])
     return ()
+
+
+def _told(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if not _PLACEHOLDER.search(name))
 
 
 def parallel_devices(argv: Sequence[str]) -> int:

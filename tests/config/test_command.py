@@ -19,6 +19,8 @@ from autoscaler.config.command import is_secret_name, model_names, parallel_devi
         pytest.param("python -m sglang.launch_server --model-path org/m", ("org/m",), id="sglang"),
         pytest.param("text-generation-launcher --model-id org/m", ("org/m",), id="tgi"),
         pytest.param("vllm serve --config x.yaml", (), id="model elsewhere"),
+        pytest.param("engine --model {model} --port {port}", (), id="placeholder"),
+        pytest.param("vllm serve org/m --served-model-name {model}", (), id="served under a placeholder"),
         pytest.param("tritonserver --model-repository /m", (), id="no model"),
     ],
 )

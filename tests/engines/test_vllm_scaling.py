@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from autoscaler.domain.plan import Reason, Stage
-from tests.e2e.local_stack import Load, LocalStack, ask, until
+from tests.e2e.local_stack import Answer, Load, LocalStack, ask, until
 
 if TYPE_CHECKING:
     from tests.engines.conftest import EngineCommand
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.engines
 
 START_WITHIN_S = 600.0
-TOKENS = 24
+TOKENS = 48
+SATURATED_S = 20.0
 TTFT_S, ITL_S = 8.0, 0.5
 
 
@@ -32,14 +33,20 @@ def stack(tmp_path: Path) -> Iterator[LocalStack]:
         running.end()
 
 
-def measured_rps(port: int) -> float:
-    """What one replica serves when it always has enough to do."""
-    requests = 40
-    began_s = time.monotonic()
-    with ThreadPoolExecutor(requests) as pool:
-        answers = list(pool.map(lambda _: ask(port, tokens=TOKENS, model="tiny"), range(requests)))
+def saturated_rps(port: int) -> float:
+    """What one replica serves while twelve clients always want more (it runs four at once)."""
+    ends_s = time.monotonic() + SATURATED_S
+
+    def client(_: int) -> list[Answer]:
+        answers = []
+        while time.monotonic() < ends_s:
+            answers.append(ask(port, tokens=TOKENS, model="tiny"))
+        return answers
+
+    with ThreadPoolExecutor(12) as pool:
+        answers = [answer for some in pool.map(client, range(12)) for answer in some]
     assert {answer.status for answer in answers} == {200}
-    return requests / (time.monotonic() - began_s)
+    return len(answers) / SATURATED_S
 
 
 @pytest.mark.timeout(1500)
@@ -63,7 +70,7 @@ def test_overload_starts_a_second_vllm_and_quiet_takes_it_back(stack: LocalStack
     )
     stack.start()
     stack.until_ready(1, "tiny", within_s=START_WITHIN_S)
-    one_rps = measured_rps(stack.gateway_port)
+    one_rps = saturated_rps(stack.gateway_port)
 
     with Load(stack.gateway_port, rps=1.3 * one_rps, tokens=TOKENS, model="tiny") as overload:
         until(lambda: stack.latest("tiny").desired == 2, what="a second replica is asked for", within_s=120)
