@@ -121,7 +121,13 @@ def simulate(
     outputs: NDArray[np.int64],
     replicas: int,
 ) -> Latencies:
-    """Serve these requests, ascending by arrival, with a fleet of equal engines."""
+    """Serve these requests, ascending by arrival, with a fleet of equal engines.
+
+    Raises ValueError for a request that no empty engine could hold.
+    """
+    longest = int((prompts + outputs).max())
+    if longest > engine.kv_tokens:
+        raise ValueError(f"a request of {longest} tokens never fits {engine.kv_tokens:.0f} tokens of KV memory")
     count = len(arrivals_s)
     run = _Run(
         engine=engine,

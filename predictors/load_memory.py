@@ -25,7 +25,8 @@ _BUCKETS = 16
 _SATURATED = 12
 _DURATIONS = 16
 _REFIT_AFTER = 8
-_HALF_LIFE_S = 86400.0
+_HALF_LIFE_S = 21600.0
+_DAY_S = 86400.0
 _LEAST_RUNNING = 0.05  # a replica that is idle for most of the window says little
 _MOST_S = 1e5
 _MOST_REQUESTS = 1e6
@@ -146,7 +147,7 @@ def _with_duration(durations: Array, row: tuple[float, float, float]) -> Array:
     if len(rows) <= _DURATIONS:
         return rows
     oldest = int(rows[:, 0].argmin())
-    if row[0] - rows[oldest, 0] <= _HALF_LIFE_S:
+    if row[0] - rows[oldest, 0] <= _DAY_S:
         oldest = int(np.argsort(rows[:, 1], kind="stable")[_DURATIONS // 2])
     kept: Array = np.delete(rows, oldest, axis=0)
     return kept

@@ -29,6 +29,7 @@ _BATCH_SPREAD = 3.0  # variance of the batch over that of a processor-sharing qu
 _PREFILL_FEEDBACK = 3.0  # exponent of 1/(1 - prefill share) for a replica alone; a router takes it away
 _ROUTER_AVOIDS = 1.0 / 3.0  # how soon a router that counts requests in flight has to choose a busy replica again
 _FLEET_WAIT = 0.5  # prefill queue of a replica in a large fleet over that of one alone
+_QUEUE_SPREAD = 2.0  # variance of the prefill queue over that of an exponential wait: prompts have long tails
 _STEPS_TO_FIRST = 1.5  # half the step in progress, and the step that ends the prefill
 _PATIENCE_S = 10.0  # wait for a slot that is tolerated where the SLO names none
 
@@ -63,13 +64,15 @@ class Terms:
 class _Steady:
     """The steady state at some rates; arrays of shape (rates, 1).
 
-    ``step_s`` T, ``decode_s`` its part without prefill, ``batch`` B, ``slowdown`` T/c, ``rest`` share of time without
-    prefill.
+    ``step_s`` T, ``decode_s`` its part without prefill, ``found_s`` the same as an arriving request finds it: alone,
+    a replica holds T/c - 1 more than the fluid's batch B, since each one also slows the others down and they stay
+    longer. ``batch`` B, ``slowdown`` T/c, ``rest`` share of time without prefill.
     """
 
     rps: Array
     step_s: Array
     decode_s: Array
+    found_s: Array
     batch: Array
     slowdown: Array
     rest: Array
@@ -79,8 +82,16 @@ def _steady(terms: Terms, rps: Array) -> _Steady:
     slowdown = 1.0 / (1.0 - rps * terms.work_s)
     step_s = terms.step.c_s * slowdown
     rest = 1.0 - rps * (terms.step.a_s * terms.prompt)
-    batch = rps * step_s * terms.output
-    return _Steady(rps=rps, step_s=step_s, decode_s=step_s * rest, batch=batch, slowdown=slowdown, rest=rest)
+    decode_s = step_s * rest
+    return _Steady(
+        rps=rps,
+        step_s=step_s,
+        decode_s=decode_s,
+        found_s=decode_s + rest * (slowdown - 1.0) * (terms.each_s * terms.pooled),
+        batch=rps * step_s * terms.output,
+        slowdown=slowdown,
+        rest=rest,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +117,8 @@ def _pace(terms: Terms, now: _Steady, steps: Array) -> _Pace:
     bursts = now.rps / now.step_s * (prompt_var / terms.output) * now.slowdown ** (1.0 + pooled)
     batch_var = (now.decode_s - c_s) ** 2 * ((_BATCH_SPREAD * pooled) * now.slowdown / now.batch + bursts)
     decode_var = batch_var * _averaged(lives / now.slowdown) + now.batch * terms.each_var * _averaged(lives)
-    # The request itself is one more than the mean batch; alone, it also slows the others down, and they stay longer.
-    decode_s = now.decode_s + now.rest * terms.each_s * (1.0 - pooled + now.slowdown * pooled)
+    # The request itself is one more in the batch that it found.
+    decode_s = now.found_s + now.rest * terms.each_s
 
     in_flight = now.batch + now.rps * (prompt_s + now.step_s)
     met_rps = now.rps * (1.0 - (1.0 - pooled) * np.exp(-_ROUTER_AVOIDS * in_flight * in_flight))
@@ -157,7 +168,7 @@ class _Start:
 
 def _start(terms: Terms, now: _Steady) -> _Start:
     room = np.maximum(terms.batch_tokens - now.batch, 1.0)
-    token_s = terms.step.a_s + now.decode_s / room  # a prompt that fills steps pays for the decoding in them
+    token_s = terms.step.a_s + now.found_s / room  # a prompt that fills steps pays for the decoding in them
     busy = now.rps * token_s * terms.prompt
     unstable = busy > 0.999
     busy = np.minimum(busy, 0.999)
@@ -165,9 +176,9 @@ def _start(terms: Terms, now: _Steady) -> _Start:
     queue_s = now.rps * token_s * token_s * (share * terms.prompt_sq / 2.0) / (1.0 - busy)
     # Prompts that arrive while the step in progress lasts are prefilled together: each waits for all.
     together_s = now.rps * now.step_s * (2.0 * share * terms.step.a_s)
-    wait_s = _STEPS_TO_FIRST * now.decode_s + queue_s + together_s * terms.prompt
-    wait_var = now.decode_s * now.decode_s / 4.0 + together_s * (terms.step.a_s * terms.prompt_sq)
-    wait_var += queue_s * queue_s * (2.0 / (busy + 1e-12) - 1.0)
+    wait_s = _STEPS_TO_FIRST * now.found_s + queue_s + together_s * terms.prompt
+    wait_var = now.found_s * now.found_s / 4.0 + together_s * (terms.step.a_s * terms.prompt_sq)
+    wait_var += _QUEUE_SPREAD * queue_s * queue_s * (2.0 / (busy + 1e-12) - 1.0)
     return _Start(wait_s=wait_s, wait_var=wait_var, token_s=token_s, unstable=unstable)
 
 
