@@ -102,7 +102,7 @@ class StepTimeCapacity:
                 source=CapacitySource.LITTLE,
                 detail=f"{alone.detail}; no step time: {modelled}",
             )
-        if seen is not None and seen.certain and seen.rps < modelled.rps:
+        if seen is not None and modelled.rps > seen.most_rps:
             detail = f"{seen.detail}; the step time would allow {modelled.rps:.3g} req/s"
             return replace(modelled, rps=seen.rps, limit=CapacityLimit.SATURATION, detail=detail)
         return modelled

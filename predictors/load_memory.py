@@ -28,6 +28,7 @@ _REFIT_AFTER = 8
 _HALF_LIFE_S = 21600.0
 _DAY_S = 86400.0
 _LEAST_RUNNING = 0.05  # a replica that is idle for most of the window says little
+_LEAST = 1e-6
 _MOST_S = 1e5
 _MOST_REQUESTS = 1e6
 _MOST_TOKENS = 1e10
@@ -155,7 +156,7 @@ def _with_duration(durations: Array, row: tuple[float, float, float]) -> Array:
 
 def _positive(value: Measured, most: float) -> float:
     """The value, or 0 where it is unknown or impossible: such a part of a window teaches nothing."""
-    return 0.0 if isinstance(value, Unknown) or not 0.0 < value <= most else value
+    return 0.0 if isinstance(value, Unknown) or not _LEAST <= value <= most else value
 
 
 def _not_negative(value: Measured) -> float | None:

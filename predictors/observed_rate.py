@@ -27,11 +27,15 @@ _SLOWED = 2.0  # a duration beyond this many unloaded ones has a queue in it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedRate:
-    """A rate within the SLO and how it is known; ``certain``: enough recent windows to contradict a model."""
+    """A rate within the SLO and how it is known.
+
+    ``most_rps``: what no model may promise more than: nearly all that was served; infinite where there are too few
+    recent windows to contradict one.
+    """
 
     rps: float
     detail: str
-    certain: bool = False
+    most_rps: float = math.inf
 
 
 def saturated_rate(memory: LoadMemory, lengths: Lengths | Unknown, slo: Slo) -> ObservedRate | None:
@@ -63,7 +67,7 @@ def saturated_rate(memory: LoadMemory, lengths: Lengths | Unknown, slo: Slo) -> 
     return ObservedRate(
         rps=part * rate_rps,
         detail=f"{part:.0%} of the {rate_rps:.3g} req/s served in {len(rates)} saturated windows",
-        certain=recent >= _CERTAIN_WINDOWS,
+        most_rps=_MOST_HEADROOM * rate_rps if recent >= _CERTAIN_WINDOWS else math.inf,
     )
 
 
