@@ -68,7 +68,7 @@ class LocalRun:
         """
         self._config = config
         self._clock = WallClock()
-        self._leave_running = leave_running
+        self._leave_running = leave_running or not config.settings.stop_replicas_on_exit
         with ExitStack() as opened:
             settings = config.settings
             state = StateDirectory(settings.state_dir, now_s=self._clock.now_s)
