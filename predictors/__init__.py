@@ -1,1 +1,1 @@
-"""Estimators: demand forecasts, step-time capacity and start-up times. Numbers in, numbers out; they know no cluster."""
+"""Estimators: demand forecasts, step-time capacity and start-up times. Numbers in, numbers out; no cluster."""

@@ -22,8 +22,9 @@ class Demand:
 
     ``short_rps``: arrivals per second over the short window, unobserved replicas taken as idle (for growing).
     ``burst_rps``: the higher rate that the last few ticks prove, beyond the chance in their counts.
-    ``stable_rps``: as ``short_rps``, over the stable window. ``high_rps``: as ``short_rps``, with unobserved replicas taken as
-    loaded as they were last seen (for shrinking). ``tick_rps``: over the last interval, the forecaster's input.
+    ``stable_rps``: as ``short_rps``, over the stable window.
+    ``high_rps``: as ``short_rps``, with unobserved replicas taken as loaded as they were last seen (for shrinking).
+    ``tick_rps``: over the last interval, the forecaster's input.
     ``backlog``: requests waiting, the share of stuck replicas capped. ``in_flight``: waiting and running.
     ``coverage``: observed share of the replica-seconds of the stable window, in [0, 1].
     ``window_full``: the stable window is covered by observations of this controller.
