@@ -10,11 +10,12 @@ Pure: the same arguments give the same decision, live, in a dry run and in a sim
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from autoscaler.domain.capacity import ReplicaCapacity
-from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica
+from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica, Target
 from autoscaler.domain.demand import Demand, Forecast
 from autoscaler.domain.params import Params
 from autoscaler.domain.plan import Decision, Hold, Plan, Reason, ServiceDecision, VariantTarget
@@ -29,6 +30,8 @@ from autoscaler.policy.sizing import Fleet, Requirement, preferred, size
 from autoscaler.policy.stabilization import barred, down_window_s, stabilize
 from autoscaler.policy.tuning import quantile
 from autoscaler.ports import Models
+
+Owned = TypeVar("Owned", Replica, Target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +62,8 @@ def decide(
     assessed: list[_Assessed] = []
     parts: list[ServiceDecision] = []
     memory: dict[ServiceId, ServiceState] = {}
-    replicas = _by_service(services, snapshot)
+    replicas = _by_service(services, snapshot.replicas)
+    targets = _by_service(services, snapshot.targets)
     for service in sorted(services, key=lambda service: service.id):
         known = state.services.get(service.id)
         try:
@@ -69,12 +73,13 @@ def decide(
                 state=known if known is not None else learning.fresh(service, models, params),
                 snapshot=snapshot,
                 replicas=replicas[service.id],
+                targets=targets[service.id],
                 observations=observations,
                 models=models,
                 params=params,
             )
         except Exception as error:  # one service's fault must not become everybody's
-            parts.append(_broken(now_s, service, snapshot, error))
+            parts.append(_broken(now_s, service, replicas[service.id], targets[service.id], error))
             if known is not None:
                 memory[service.id] = known
         else:
@@ -95,11 +100,12 @@ def _assess(
     state: ServiceState,
     snapshot: ClusterSnapshot,
     replicas: Sequence[Replica],
+    targets: Sequence[Target],
     observations: Observations,
     models: Models,
     params: Params,
 ) -> _Assessed:
-    asked, owner = _asked(service, snapshot)
+    asked, owner = _asked(service, targets)
     measurement = measure(
         now_s=now_s, service=service, state=state, replicas=replicas, observations=observations, params=params
     )
@@ -236,17 +242,16 @@ def _outcome(assessed: _Assessed, allowance: Allowance, asked: int, granted: int
     return Plan(targets=tuple(sorted(allowance.targets, key=lambda target: target.variant)))
 
 
-def _by_service(services: Sequence[Service], snapshot: ClusterSnapshot) -> dict[ServiceId, list[Replica]]:
-    grouped: dict[ServiceId, list[Replica]] = {service.id: [] for service in services}
-    for replica in snapshot.replicas:
-        if replica.service in grouped:
-            grouped[replica.service].append(replica)
+def _by_service(services: Sequence[Service], owned: Iterable[Owned]) -> dict[ServiceId, list[Owned]]:
+    grouped: dict[ServiceId, list[Owned]] = {service.id: [] for service in services}
+    for each in owned:
+        if each.service in grouped:
+            grouped[each.service].append(each)
     return grouped
 
 
-def _asked(service: Service, snapshot: ClusterSnapshot) -> tuple[Mapping[str, int], str | None]:
+def _asked(service: Service, mine: Sequence[Target]) -> tuple[Mapping[str, int], str | None]:
     """Replicas asked for by variant, and who else writes them."""
-    mine = [target for target in snapshot.targets if target.service == service.id]
     asked = {variant.name: 0 for variant in service.variants}
     asked.update({target.variant: target.replicas for target in mine if target.variant in asked})
     return asked, next((target.foreign_owner for target in mine if target.foreign_owner is not None), None)
@@ -311,10 +316,12 @@ def _longest_period_s(behavior: Behavior) -> float:
     return max((policy.period_s for policy in policies), default=0.0)
 
 
-def _broken(now_s: float, service: Service, snapshot: ClusterSnapshot, error: Exception) -> ServiceDecision:
+def _broken(
+    now_s: float, service: Service, replicas: Sequence[Replica], targets: Sequence[Target], error: Exception
+) -> ServiceDecision:
     """A hold for a service whose decision failed."""
-    asked, _ = _asked(service, snapshot)
-    phases = Counter(each.phase for each in snapshot.replicas if each.service == service.id)
+    asked, _ = _asked(service, targets)
+    phases = Counter(each.phase for each in replicas)
     unknown = Unknown(UnknownReason.CONTRADICTION, "the decision failed")
     return ServiceDecision(
         service=service.id,

@@ -92,11 +92,13 @@ def pack(claims: Sequence[Claim], devices: Sequence[Device]) -> dict[ServiceId, 
     got: dict[ServiceId, Counter[str]] = {claim.service: Counter() for claim in claims}
     worth: dict[ServiceId, float] = {claim.service: 0.0 for claim in claims}
     denied: Counter[ServiceId] = Counter()
-    units = sorted(
-        (_Unit(claim, index) for claim in claims for index in range(claim.units)),
-        key=lambda unit: unit.rank(),
-    )
-    for unit in units:
+    contested: list[_Unit] = []
+    for claim in claims:
+        if claim.options[0].devices is None:  # nothing to share out: the first choice takes it all
+            got[claim.service][claim.options[0].variant] = claim.units
+        else:
+            contested.extend(_Unit(claim, index) for index in range(claim.units))
+    for unit in sorted(contested, key=lambda unit: unit.rank()):
         claim = unit.claim
         # Replicas of a larger variant may already cover this unit.
         if worth[claim.service] >= unit.index + 1 - 1e-9:
