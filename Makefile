@@ -8,6 +8,8 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
 
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Many tests wait for real processes, so a few more workers than cores.
+WORKERS ?= 3
 INSTALLED := $(VENV)/installed
 CANDIDATES := $(PYTHON) python3.13 python3.12 python3.11 python3 python
 
@@ -59,7 +61,7 @@ demo: setup ## replay real traffic against a scaled fleet, about 3 minutes (ENGI
 
 .PHONY: test
 test: setup ## run every test that Python alone can carry (PYTEST_ARGS: more arguments)
-	$(BIN)/python -m pytest -m "not engines" --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not engines" -n $(WORKERS) --dist worksteal --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 .PHONY: test-engines
 test-engines: setup ## fetch real engines (6 GB, once) and run the tests on them
