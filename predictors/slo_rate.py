@@ -25,7 +25,7 @@ _MISSED_ALONE = 0.75  # part of those that may miss which an idle replica may us
 _KV_Z = 2.33  # the KV cache overflows in 1 % of the time
 
 # Rates that are tried, as parts of the one at which the mean request misses; the first stands for an idle replica.
-_TRIED = np.array([0.001, 0.02, 0.05, 0.12, 0.25, 0.4, 0.55, 0.7, 0.82, 0.92, 1.0])[:, None]
+_TRIED = np.array([0.001, 0.02, 0.05, 0.12, 0.25, 0.4, 0.55, 0.7, 0.82, 0.91, 0.97, 1.0])[:, None]
 _TRIED_LOG = np.log(_TRIED[:, 0])
 
 
@@ -95,8 +95,9 @@ def rps_at_slo(workload: Workload, slo: Slo) -> SloRate | Unknown:
     limit = kinds[int(misses[:, above].argmax())]
     if total[above] <= allowed:
         return SloRate(rps=top_rps, limit=limit, misses_alone=alone)
-    # The probit of the share that misses is nearly a straight line over the logarithm of the rate.
-    probits = ndtri(np.minimum(total + 1e-12, 1.0 - 1e-9))
+    # The probit of the share that misses is nearly a straight line over the logarithm of the rate, but for a jump where
+    # a replica saturates; of that jump only the foot counts.
+    probits = ndtri(np.minimum(total + 1e-12, 0.9))
     part_log = interpolate(probits, _TRIED_LOG, below=above - 1, at=float(ndtri(allowed)))
     return SloRate(rps=top_rps * math.exp(part_log), limit=limit, misses_alone=alone)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -119,6 +120,17 @@ def test_a_slice_pays_memory_terms_by_memory_and_compute_terms_by_compute() -> N
 def test_an_impossible_slice_is_refused(memory: int, compute: int, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         scale_to_slice(TYPICAL, memory_slices=memory, compute_slices=compute)
+
+
+@pytest.mark.parametrize("profile", profiles(), ids=lambda each: each.name)
+def test_the_documentation_shows_the_shipped_figures(profile: Profile) -> None:
+    step = profile.step_time
+    row = (
+        f"| {profile.gpu} | {profile.model}, {profile.tp} | {step.c_s * 1e3:.2f} | {step.d_s * 1e6:.1f} "
+        f"| {step.e_s * 1e9:.1f} | {step.a_s * 1e6:.1f} | {profile.decode_error:.1%} | {profile.kv_tokens:,.0f} |"
+    )
+    text = (Path(__file__).parents[2] / "docs" / "capacity.md").read_text(encoding="utf-8")
+    assert row.replace("%", " %") in text
 
 
 def test_every_profile_is_in_seconds() -> None:
