@@ -128,7 +128,9 @@ def _assess(
             variant=variant,
             shape=demand.shape,
             slo=service.slo,
-            fleet=max(1, fleet.serving + fleet.starting),
+            # That of a fleet one smaller: each replica serves more in a larger one, and a load between the two rates
+            # would else swing between the two counts.
+            fleet=max(1, fleet.asked - 1),
         )
         for variant in service.variants
     }
