@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 from importlib.metadata import version
@@ -22,7 +23,7 @@ from autoscaler.codec import to_plain
 from autoscaler.config import ConfigError, ConfigFile, json_schema, load
 from autoscaler.domain.plan import ServiceDecision
 from autoscaler.domain.service import Engine, ServiceId
-from autoscaler.local_look import look_once
+from autoscaler.local_look import Onlooker
 from autoscaler.local_run import LocalRun
 from autoscaler.ports import PortError
 from autoscaler.replaying import replay
@@ -55,7 +56,9 @@ OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table or j
 def run(
     config: Config = Path("gpu-autoscaler.yaml"),
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide and publish, but change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Decide for the recorded fleet and log, but change nothing.")
+    ] = False,
     leave_running: Annotated[
         bool, typer.Option("--leave-running", help="At the end leave replicas and gateway as they are.")
     ] = False,
@@ -63,14 +66,13 @@ def run(
     """Run the services of a configuration on this machine and keep them at their SLO."""
     log_to()
     try:
-        with LocalRun(_config(config), dry_run=dry_run, leave_running=leave_running) as local:
-
-            def stop(signum: int, frame: FrameType | None) -> None:
-                local.stop()
-
-            signal.signal(signal.SIGTERM, stop)
-            signal.signal(signal.SIGINT, stop)
-            print(local.settings.effective, file=sys.stderr)
+        if dry_run:
+            with Onlooker(_config(config).settings) as onlooker:
+                _stop_on_signals(onlooker.stop)
+                onlooker.run()
+            return
+        with LocalRun(_config(config), leave_running=leave_running) as local:
+            _stop_on_signals(local.stop)
             gateway = local.settings.gateway
             print(f"gateway    http://{gateway.host}:{gateway.port}/", file=sys.stderr)
             print(f"dashboard  {local.api.url}", file=sys.stderr, flush=True)
@@ -90,7 +92,8 @@ def once(
 ) -> None:
     """Observe and decide once, print the decision, and act on nothing. Works beside a running controller."""
     try:
-        decision = look_once(_config(config).settings, after_s=after)
+        with Onlooker(_config(config).settings) as onlooker:
+            decision = onlooker.once(after_s=after)
     except PortError as error:
         _fail(str(error))
     _print_decisions(decision.services, output)
@@ -161,6 +164,8 @@ def read(
         print(to_json(report))
     else:
         Console().print(page_screen(report))
+    if report.engine is None:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -197,6 +202,14 @@ def _config(path: Path) -> ConfigFile:
         return ConfigFile(path)
     except ConfigError as error:
         _fail(str(error))
+
+
+def _stop_on_signals(stop: Callable[[], None]) -> None:
+    def handle(signum: int, frame: FrameType | None) -> None:
+        stop()
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)
 
 
 def _time(text: str | None) -> float:

@@ -28,22 +28,15 @@ from autoscaler.config import ConfigFile, Refused, Settings
 from autoscaler.controller import Controller, Ports
 from autoscaler.domain.cluster import Device
 from autoscaler.domain.params import Plans
-from autoscaler.domain.plan import ServiceDecision, VariantTarget
+from autoscaler.domain.plan import ServiceDecision
 from autoscaler.domain.service import Engine, ServiceId
-from autoscaler.ports import PortError, ReplicaActuator
+from autoscaler.ports import PortError
 from autoscaler.reporting import Reporter
 
 _log = logging.getLogger("local")
 _GATEWAY_GRACE_S = 60.0
 _PREFILL_S = 7200.0
 _PREFILL_DECISIONS = 3000
-
-
-class HandsOff:
-    """A ReplicaActuator that changes nothing: the dry run."""
-
-    def scale(self, service: ServiceId, targets: Sequence[VariantTarget]) -> None:
-        """Leave everything as it is."""
 
 
 class StateHistory:
@@ -60,11 +53,10 @@ class StateHistory:
 class LocalRun:
     """Everything that ``gpu-autoscaler run`` starts, as a context manager; ``run`` returns after ``stop``."""
 
-    def __init__(self, config: ConfigFile, *, dry_run: bool, leave_running: bool) -> None:
+    def __init__(self, config: ConfigFile, *, leave_running: bool) -> None:
         """Open everything in the order in which it depends on one another. Raises PortError where a part can't be.
 
-        ``dry_run``: decide but change nothing. ``leave_running``: at the end, leave the replicas and
-        the gateway as they are.
+        ``leave_running``: at the end, leave the replicas and the gateway as they are.
         """
         self._config = config
         self._clock = WallClock()
@@ -104,13 +96,12 @@ class LocalRun:
                 version=version("gpu-autoscaler"),
             )
             self.api = ApiServer(api, settings.api)
-            actuator: ReplicaActuator = HandsOff() if dry_run else self._cluster
             self.controller: Controller = build_controller(
                 ports=Ports(
                     clock=self._clock,
                     inventory=self._cluster,
                     metrics=JoinedSource([scraper, GatewaySource(gateway.client, self._clock)]),
-                    actuator=actuator,
+                    actuator=self._cluster,
                     store=self.board,
                     journal=journal,
                     observer=Reporter(self.board),

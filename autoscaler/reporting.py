@@ -83,7 +83,7 @@ class Reporter:
         self._log.info(
             "%s %s",
             part.service,
-            f"holds at {part.desired}" if held else f"{asked} -> {part.desired}",
+            _moves(part.desired, asked, held),
             extra={
                 "fields": {
                     "service": part.service,
@@ -94,6 +94,12 @@ class Reporter:
                 }
             },
         )
+
+
+def _moves(desired: int, asked: int, held: str) -> str:
+    if held:
+        return f"holds at {desired}"
+    return f"stays at {desired}" if desired == asked else f"{asked} -> {desired}"
 
 
 def _why(part: ServiceDecision) -> str:

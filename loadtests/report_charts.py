@@ -113,7 +113,7 @@ def _figure(unit: str) -> go.Figure:
         template="none",
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
-        margin={"l": 50, "r": 12, "t": 8, "b": 8},
+        margin={"l": 50, "r": 12, "t": 8, "b": 48},
         legend={"orientation": "h", "yanchor": "top", "y": -0.18, "x": 0},
         hovermode="x unified",
         height=320,

@@ -44,8 +44,8 @@ One YAML file says what to serve and what to promise. The smallest one:
 ```yaml
 {minimal}```
 
-`gpu-autoscaler run chat.yaml` takes it from there. [examples/full.yaml](../examples/full.yaml) has every key with its
-default.
+`gpu-autoscaler run --config chat.yaml` takes it from there. [examples/full.yaml](../examples/full.yaml) has every key
+with its default.
 
 **How it is read.** Unknown keys, keys given twice and values out of range are refused, all at once, each with its
 line, what is allowed, what was given and the nearest right key. Durations are text with a unit (`"500ms"`, `"2s"`,

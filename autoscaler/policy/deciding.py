@@ -295,7 +295,8 @@ def _claim(
         service=service.id,
         priority=service.priority,
         units=units,
-        needed=min(units, requirement.up),
+        # a service that nobody asks anything of right now makes room at once
+        needed=0 if isinstance(demand.idle_s, float) and demand.idle_s > 0 else min(units, requirement.up),
         minimum=service.bounds.min_replicas,
         # what may not be given up on the present knowledge can't be taken by another service either
         locked=held if barred(demand) is not None else 0,

@@ -58,6 +58,8 @@ def stabilize(
     if bar is not None:
         reason, why = bar
         return _result(asked, reason, f"{max(requirement.up, requirement.down)} would do, but {why}")
+    if requirement.result.reason is Reason.SCALE_TO_ZERO:  # its idle time was longer evidence than any window
+        return _result(0, Reason.SCALE_TO_ZERO, f"{asked} -> 0")
     window_s = down_window_s(behavior.scale_down, forecast, params)
     return _shrink(
         requirement.down,

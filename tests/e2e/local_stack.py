@@ -166,6 +166,21 @@ class LocalStack:
         if wait:
             until(self.is_ready, what=f"the API is ready: {self.log()[-2000:]}")
 
+    def run(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Another command of ours on the same configuration; its words go to a file of its own."""
+        with (self.folder / "other.log").open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "autoscaler.cli", *arguments, "--config", str(self.config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+            )
+
+    def said(self, process: subprocess.Popen[bytes]) -> str:
+        assert process.poll() is None, (self.folder / "other.log").read_text()
+        return (self.folder / "other.log").read_text()
+
     def log(self) -> str:
         return (self.folder / "controller.log").read_text()
 
@@ -215,7 +230,7 @@ class LocalStack:
 
     def engines(self) -> list[psutil.Process]:
         """Processes of emulated engines that belong to this stack and live."""
-        return [each for each in self._mine() if "loadtests.engine_emulator" in _command(each)]
+        return [each for each in self.processes() if "loadtests.engine_emulator" in _command(each)]
 
     def port_of(self, replica: Replica) -> int:
         assert replica.metrics_url is not None
@@ -251,10 +266,10 @@ class LocalStack:
             except subprocess.TimeoutExpired:
                 self.controller.kill()
                 self.controller.wait()
-        for process in self._mine():
+        for process in self.processes():
             process.kill()
 
-    def _mine(self) -> list[psutil.Process]:
+    def processes(self) -> list[psutil.Process]:
         found = []
         for process in psutil.process_iter():
             try:

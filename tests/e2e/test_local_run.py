@@ -25,7 +25,7 @@ def test_overload_starts_replicas_and_quiet_stops_them_and_no_request_is_lost(st
     until(lambda: stack.latest().desired == 1, what="back to one", within_s=120)
     until(lambda: len(stack.engines()) == 1, what="two replicas drained and gone")
     assert stack.stop_controller() == 0
-    until(lambda: stack._mine() == [], what="a clean exit stops everything")
+    until(lambda: stack.processes() == [], what="a clean exit stops everything")
 
 
 def test_scale_to_zero_and_back_loses_no_request(stack: LocalStack) -> None:
@@ -169,10 +169,23 @@ def test_the_gateway_comes_back_when_it_is_killed(stack: LocalStack) -> None:
     stack.configure()
     stack.start()
     stack.until_ready(1)
-    (gateway,) = [each for each in stack._mine() if "adapters.local.gateway" in " ".join(each.cmdline())]
+    (gateway,) = [each for each in stack.processes() if "adapters.local.gateway" in " ".join(each.cmdline())]
     gateway.kill()
     until(lambda: ask(stack.gateway_port).status == 200, what="the gateway answers again")
     assert psutil.pid_exists(stack.engines()[0].pid)
+
+
+def test_a_dry_run_looks_on_and_changes_nothing(stack: LocalStack) -> None:
+    stack.configure(stack.service(minReplicas=2))
+    stack.start()
+    stack.until_ready(2)
+    before = {process.pid for process in stack.processes()}
+    watcher = stack.run("run", "--dry-run")
+    until(lambda: "chat" in stack.said(watcher), what="the dry run tells a decision")
+    watcher.terminate()
+    assert watcher.wait(timeout=20) == 0
+    assert {process.pid for process in stack.processes()} == before
+    assert ask(stack.gateway_port).status == 200
 
 
 def test_prompts_never_reach_a_log_or_the_state(stack: LocalStack) -> None:
