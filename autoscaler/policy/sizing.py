@@ -85,7 +85,9 @@ def size(
         ("peak_rps", peak_rps),
     ]
     if isinstance(capacity, Unknown):
-        return _without_capacity(fleet, demand, capacity, measured_rps=measured_rps, inputs=tuple(inputs))
+        return _without_capacity(
+            service, fleet, demand, capacity, lead_s=lead_s, measured_rps=measured_rps, inputs=tuple(inputs)
+        )
     inputs.append(("replica_rps", capacity.rps))
 
     up = _replicas(max(measured_rps, foreseen_rps + backlog_rps * (foreseen_rps > 0)), capacity.rps)
@@ -142,24 +144,26 @@ def _foreseen(
 
 
 def _without_capacity(
+    service: Service,
     fleet: Fleet,
     demand: Demand,
     capacity: Unknown,
     *,
+    lead_s: float,
     measured_rps: float,
     inputs: tuple[tuple[str, float | str], ...],
 ) -> Requirement:
     """Nothing is known of what a replica can do: keep what there is, wake from zero, give up what is idle."""
-    known_idle = isinstance(demand.idle_s, float) and demand.idle_s > 0
-    count = 0 if known_idle else max(fleet.asked, 1 if _asks(demand, measured_rps) else 0)
-    result = StageResult(
-        stage=Stage.SIZE,
-        replicas=count,
-        reason=Reason.IDLE if known_idle else Reason.WAKE_FROM_ZERO if count > fleet.asked else Reason.CAPACITY_UNKNOWN,
-        detail=f"capacity of a replica {capacity}",
-        inputs=inputs,
-    )
-    return Requirement(up=count, down=count, measured_rps=measured_rps, result=result)
+    detail = f"capacity of a replica {capacity}"
+    if isinstance(demand.idle_s, float) and demand.idle_s > 0:
+        up, down, reason = 0, 0, Reason.IDLE
+        if fleet.asked > 0 and service.bounds.min_replicas == 0:
+            down, reason, detail = _to_zero(service, demand, fleet, lead_s=lead_s)
+    else:
+        up = down = max(fleet.asked, 1 if _asks(demand, measured_rps) else 0)
+        reason = Reason.WAKE_FROM_ZERO if up > fleet.asked else Reason.CAPACITY_UNKNOWN
+    result = StageResult(stage=Stage.SIZE, replicas=up, reason=reason, detail=detail, inputs=inputs)
+    return Requirement(up=up, down=down, measured_rps=measured_rps, result=result)
 
 
 def _asks(demand: Demand, measured_rps: float) -> bool:

@@ -23,6 +23,7 @@ from autoscaler.domain.service import (
     ServiceId,
     Variant,
 )
+from predictors.capacity import StepTimeCapacity
 from tests.policy.world import CHAT, World, models, service
 
 TIMEOUT = Unknown(UnknownReason.TIMEOUT)
@@ -223,8 +224,17 @@ def test_zero_is_left_when_a_request_waits_and_reached_only_after_the_idle_time(
         desired.append(world.tick().desired)
     assert 0 in desired
     # idle for 60 s, and up for twice its 45-s lead time; the down window adds nothing
-    assert desired.index(0) == 5
+    assert desired.index(0) == 6
     assert set(desired[desired.index(0) :]) == {0}
+
+
+def test_an_idle_service_of_unknown_capacity_is_kept_for_its_idle_time_too() -> None:
+    unknown = replace(models(), capacity=StepTimeCapacity())
+    idle = IdlePolicy(after_s=120, min_uptime_factor=1)
+    world = World(services=(service(bounds=Bounds(min_replicas=0), idle=idle),), models=unknown)
+    world.start(1)
+    desired = [world.tick().desired for _ in range(20)]
+    assert desired.index(0) * 15 >= 120
 
 
 def test_without_gateway_and_replicas_nothing_is_known_and_zero_is_kept() -> None:
