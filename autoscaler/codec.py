@@ -56,6 +56,8 @@ def _structure_union(value: Any, kind: Any) -> Any:
 
 
 def _unstructure_union(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)  # the only numbers in such a union are measured ones
     plain = _converter.unstructure(value, unstructure_as=type(value))
     return {"kind": type(value).__name__, **plain} if hasattr(value, "__dataclass_fields__") else plain
 

@@ -28,6 +28,9 @@ from autoscaler.ports import (
     ReplicaActuator,
 )
 
+# Wake-ups bring ticks forward, but no closer together than this.
+_LEAST_PAUSE_S = 0.2
+
 
 class Fault(StrEnum):
     """What went wrong in a tick."""
@@ -85,12 +88,15 @@ class Controller:
 
     def run(self, until_s: float | None = None) -> None:
         """Tick every interval until ``until_s``, or for ever. A slow tick delays the next; none queue up."""
-        next_s = self._ports.clock.now_s()
+        next_s = earliest_s = self._ports.clock.now_s()
         while until_s is None or next_s <= until_s:
             self._ports.clock.wait_until(next_s)
+            while not self._stopping and self._ports.clock.now_s() < earliest_s:
+                self._ports.clock.wait_until(earliest_s)
             if self._stopping:
                 return
             started_s = self._ports.clock.now_s()
+            earliest_s = started_s + min(_LEAST_PAUSE_S, self._plans().params.interval_s)
             try:
                 self.tick()
             except Exception as error:  # whatever a tick dies of, the next one gets its chance

@@ -31,10 +31,10 @@ class HistogramPart:
         count, total = cumulative[-1], values[self.total]
         # A sum is NaN or infinite if any part is: it fails one comparison for all of them.
         finite = sum(cumulative) + total < math.inf
-        if not (finite and cumulative[0] >= 0.0 and total >= 0.0 and count <= MAX_COUNT):
+        if not (finite and cumulative[0] >= 0.0 and total >= 0.0 and max(count, total) <= MAX_COUNT):
             if any(math.isnan(value) for value in (*cumulative, total)):
                 return Unknown(UnknownReason.NOT_A_NUMBER, f"{family} holds NaN")
-            return Unknown(UnknownReason.OUT_OF_RANGE, f"{family} holds a negative or infinite number")
+            return Unknown(UnknownReason.OUT_OF_RANGE, f"{family} holds a negative or impossibly large number")
         if cumulative != sorted(cumulative):
             return Unknown(UnknownReason.CONTRADICTION, f"buckets of {family} do not ascend to its count")
         if self.infinity is not None and values[self.infinity] != count:

@@ -57,6 +57,9 @@ def look(replica: Replica, state: ServiceState, observations: Observations, now_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
+    """What the gateway counted over ``span_s``, which is longer than a tick where it was silent meanwhile."""
+
+    span_s: float
     arrivals: float
     judged: float
     within_slo: float
@@ -72,8 +75,11 @@ def gateway_progress(
         return Unknown(UnknownReason.STALE, "the gateway's figures are old")
     if earlier is None:
         return Unknown(UnknownReason.WARMING_UP, "first figures of the gateway")
+    if earlier.at_s >= reading.at_s:
+        return Unknown(UnknownReason.STALE, "no new figures of the gateway since the last tick")
     same = reading.started_s == earlier.started_s and reading.arrivals >= earlier.arrivals
     return Counted(
+        span_s=reading.at_s - earlier.at_s,
         arrivals=reading.arrivals - (earlier.arrivals if same else 0.0),
         judged=max(0.0, reading.judged - (earlier.judged if same else 0.0)),
         within_slo=max(0.0, reading.within_slo - (earlier.within_slo if same else 0.0)),
@@ -93,7 +99,7 @@ def increment(
     observed = [each for each in seen if isinstance(each.done, Progress)]
     if not isinstance(counted, Counted) and not observed:
         return None
-    arrivals = sum(_in_tick(each.done, span_s) for each in observed if isinstance(each.done, Progress))
+    arrivals = sum(_share_of_tick(each.done, span_s) for each in observed if isinstance(each.done, Progress))
     blocking = [each for each in seen if each.blocks]
     gateway_blind = isinstance(gateway, Unknown) or isinstance(counted, Unknown)
     # The gateway judges whole requests, but times to first token only where answers are streamed.
@@ -104,7 +110,7 @@ def increment(
     return Increment(
         end_s=now_s,
         span_s=span_s,
-        arrivals=counted.arrivals if isinstance(counted, Counted) else arrivals,
+        arrivals=_share_of_tick(counted, span_s) if isinstance(counted, Counted) else arrivals,
         observed_s=span_s * sum(isinstance(each.done, Progress) for each in blocking),
         live_s=span_s * (len(blocking) + gateway_blind),
         judged=judged,
@@ -114,8 +120,8 @@ def increment(
     )
 
 
-def _in_tick(done: Progress, span_s: float) -> float:
-    """The arrivals that belong to a tick of ``span_s``: of a replica that was dark for longer, only its share."""
+def _share_of_tick(done: Progress | Counted, span_s: float) -> float:
+    """The arrivals that belong to a tick of ``span_s``: of what was dark for longer, only its share."""
     return done.arrivals * min(1.0, span_s / done.span_s)
 
 

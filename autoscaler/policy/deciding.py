@@ -9,6 +9,7 @@ Pure: the same arguments give the same decision, live, in a dry run and in a sim
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ from autoscaler.policy.sizing import Fleet, Requirement, preferred, size
 from autoscaler.policy.stabilization import barred, down_window_s, stabilize
 from autoscaler.policy.tuning import quantile
 from autoscaler.ports import Models
+
+_MOST_PER_UNIT = 20.0
 
 Owned = TypeVar("Owned", Replica, Target)
 
@@ -84,11 +87,15 @@ def decide(
                 memory[service.id] = known
         else:
             assessed.append(each)
-    allowances = pack([each.claim for each in assessed], snapshot.devices)
+    still = [*parts, *(each.decision for each in assessed if each.owner is not None)]
+    taken = _devices_of(still, services)
+    allowances = pack([each.claim for each in assessed if each.owner is None], snapshot.devices, taken=taken)
     for each in assessed:
-        part, kept = _conclude(now_s, each, allowances[each.claim.service])
+        allowance = allowances.get(each.claim.service)
+        part, memory[each.claim.service] = (
+            _conclude(now_s, each, allowance) if allowance is not None else _left_alone(each)
+        )
         parts.append(part)
-        memory[part.service] = kept
     parts.sort(key=lambda part: part.service)
     return Decision(at_s=now_s, services=tuple(parts)), ControllerState(services=memory)
 
@@ -106,6 +113,8 @@ def _assess(
     params: Params,
 ) -> _Assessed:
     asked, owner = _asked(service, targets)
+    if state.seen_s > now_s:
+        state = learning.without_future(state, models)
     measurement = measure(
         now_s=now_s, service=service, state=state, replicas=replicas, observations=observations, params=params
     )
@@ -134,8 +143,13 @@ def _assess(
         )
         for variant in service.variants
     }
-    order = preferred(service, capacities)
+    order = preferred(service, capacities, asked)
     capacity = capacities[order[0].name]
+    options = tuple(
+        Option(variant=variant.name, devices=variant.devices, per_unit=_per_unit(capacity, capacities[variant.name]))
+        for variant in order
+    )
+    fleet = replace(fleet, asked=_units(options, asked, state.leaving))
     requirement = size(
         service=service,
         demand=demand,
@@ -187,23 +201,17 @@ def _assess(
         ages=explaining.ages(now_s, snapshot, measurement),
     )
     ready = Counter(each.variant for each in replicas if each.phase is Phase.READY)
-    options = tuple(
-        Option(
-            variant=variant.name,
-            devices=variant.devices,
-            per_unit=_per_unit(capacity, capacities[variant.name]),
-        )
-        for variant in order
-    )
     claim = _claim(
         service,
         options,
         units=bounded.replicas or 0,
         requirement=requirement,
         held=fleet.asked,
+        asked=asked,
         ready=ready,
         demand=demand,
         waited_s=0.0 if state.denied_since_s is None else now_s - state.denied_since_s,
+        lead_s=lead_s,
         params=params,
     )
     return _Assessed(
@@ -232,9 +240,26 @@ def _conclude(now_s: float, assessed: _Assessed, allowance: Allowance) -> tuple[
     return decision, state
 
 
+def _left_alone(assessed: _Assessed) -> tuple[ServiceDecision, ServiceState]:
+    """A service whose count somebody else writes too: reported, not fought."""
+    hold = Hold(reason=Reason.FOREIGN_OWNER, detail=f"{assessed.owner} also writes the replica count")
+    decision = replace(assessed.decision, outcome=hold, binding=Reason.FOREIGN_OWNER)
+    return decision, assessed.state
+
+
+def _devices_of(decisions: Sequence[ServiceDecision], services: Sequence[Service]) -> Counter[str]:
+    """Devices by kind of services that stay as they are."""
+    variants = {(service.id, variant.name): variant for service in services for variant in service.variants}
+    taken: Counter[str] = Counter()
+    for decision in decisions:
+        for target in decision.current:
+            devices = variants[decision.service, target.variant].devices
+            if devices is not None:
+                taken[devices.kind] += devices.count * target.replicas
+    return taken
+
+
 def _outcome(assessed: _Assessed, allowance: Allowance, asked: int, granted: int) -> Plan | Hold:
-    if assessed.owner is not None:
-        return Hold(reason=Reason.FOREIGN_OWNER, detail=f"{assessed.owner} also writes the replica count")
     demand = assessed.decision.demand
     infeasible = allowance.result.reason is Reason.NO_DEVICE_OF_KIND
     if infeasible or (allowance.denied > 0 and granted == asked):
@@ -286,9 +311,11 @@ def _claim(
     units: int,
     requirement: Requirement,
     held: int,
+    asked: Mapping[str, int],
     ready: Mapping[str, int],
     demand: Demand,
     waited_s: float,
+    lead_s: float,
     params: Params,
 ) -> Claim:
     return Claim(
@@ -298,20 +325,32 @@ def _claim(
         # a service that nobody asks anything of right now makes room at once
         needed=0 if isinstance(demand.idle_s, float) and demand.idle_s > 0 else min(units, requirement.up),
         minimum=service.bounds.min_replicas,
+        most=service.bounds.max_replicas,
         # what may not be given up on the present knowledge can't be taken by another service either
         locked=held if barred(demand) is not None else 0,
         options=options,
         held=held,
+        asked=asked,
         ready=ready,
-        overdue=waited_s > params.turn_s,
+        # A turn is worth taking only if it is longer than the start it costs.
+        overdue=waited_s > max(params.turn_s, 2 * lead_s),
     )
 
 
 def _per_unit(unit: ReplicaCapacity | Unknown, other: ReplicaCapacity | Unknown) -> float:
-    """How many replicas of the other variant serve as much as one unit; one where either is unknown."""
+    """How many replicas of the other variant serve as much as one unit; one where either is unknown.
+
+    Ratios beyond all variants that anybody would mix say that one capacity is wrong.
+    """
     if isinstance(unit, Unknown) or isinstance(other, Unknown):
         return 1.0
-    return unit.rps / other.rps
+    return min(_MOST_PER_UNIT, max(1 / _MOST_PER_UNIT, unit.rps / other.rps))
+
+
+def _units(options: Sequence[Option], asked: Mapping[str, int], leaving: Mapping[str, int]) -> int:
+    """What was asked for, in replicas of the first option; what is only kept until it is replaced does not count."""
+    worth = sum(max(0, asked[option.variant] - leaving.get(option.variant, 0)) / option.per_unit for option in options)
+    return math.ceil(worth - 1e-9)
 
 
 def _longest_period_s(behavior: Behavior) -> float:

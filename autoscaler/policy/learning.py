@@ -56,7 +56,7 @@ def learn(
     starts_s, starting = _starts(state, replicas, params)
     lead_s = params.interval_s + models.startup.lead_time_s(
         starts_s=starts_s,
-        still_starting_s=[now_s - created_s for created_s in starting.values()],
+        still_starting_s=[max(0.0, now_s - created_s) for created_s in starting.values()],
         assumed_s=service.startup_s,
     )
     forecaster = state.forecaster
@@ -64,7 +64,9 @@ def learn(
         forecaster = models.forecaster.learn(
             forecaster, end_s=now_s, span_s=demand.tick_span_s, rate_rps=demand.tick_rps, lead_s=lead_s
         )
-    a_day = tuning.day_arrivals(state.day_arrivals, rate_rps=demand.tick_rps, span_s=demand.tick_span_s)
+    a_day = state.day_arrivals
+    if demand.window_full:
+        a_day = tuning.day_arrivals(a_day, rate_rps=demand.stable_rps, span_s=demand.tick_span_s)
     state = replace(
         state,
         seen_s=now_s,
@@ -89,6 +91,25 @@ def learn(
     )
     state = _with_samples(service, state, demand.shape, now_s=now_s, models=models, params=params)
     return state, lead_s
+
+
+def without_future(state: ServiceState, models: Models) -> ServiceState:
+    """The memory of a run whose clock was ahead: what bears no times stays, the rest begins anew."""
+    return replace(
+        state,
+        seen_s=0.0,
+        tracks={},
+        gateway=None,
+        increments=(),
+        forecaster=models.forecaster.start(),
+        starting={},
+        requirements=(),
+        changes=(),
+        idle_since_s=None,
+        woken_s=None,
+        denied_since_s=None,
+        sampled_s=None,
+    )
 
 
 def peak(state: ServiceState) -> float:
@@ -146,7 +167,7 @@ def _with_samples(
     params: Params,
 ) -> ServiceState:
     """With one load sample a variant for the capacity model, at most one each short window."""
-    due = state.sampled_s is None or now_s - state.sampled_s >= params.short_window_s - 1e-6
+    due = state.sampled_s is None or now_s < state.sampled_s or now_s - state.sampled_s >= params.short_window_s - 1e-6
     within = recent(state.increments, now_s=now_s, window_s=params.short_window_s)
     capacities = {
         variant.name: state.capacities.get(variant.name, models.capacity.start()) for variant in service.variants

@@ -14,6 +14,9 @@ from autoscaler.policy.progress import Progress, sums_since
 # Fewer requests than this say little about their lengths.
 _ENOUGH = 5.0
 
+# Tokens; a longer mean is no length, whatever the page says.
+_LONGEST = 1e9
+
 
 def decayed(sums: LengthSums, *, span_s: float, half_life_s: float) -> LengthSums:
     """The sums after ``span_s`` without news."""
@@ -67,7 +70,7 @@ def shape(sums: LengthSums) -> RequestShape | Unknown:
 
 def _of_means(requests: float | None, tokens: float | None) -> tuple[float, float, float]:
     """Number, sum and sum of squares of lengths of which only the mean is known, taken as exponential."""
-    if not requests or not tokens:
+    if not requests or not tokens or tokens > _LONGEST * requests:
         return 0.0, 0.0, 0.0
     return requests, tokens, 2 * tokens * tokens / requests
 
@@ -89,7 +92,7 @@ def _moments(now: MaybeHistogram, then: MaybeHistogram | None) -> tuple[float, f
             return None
         middles_then, squares_then = _weighted(then)
         middles, squares = middles - middles_then, squares - squares_then
-    if middles <= 0 or squares <= 0:
+    if middles <= 0 or squares <= 0 or not 0 < new.total / new.count <= _LONGEST:
         return None
     return new.count, new.total, squares * (new.total / middles) ** 2
 

@@ -32,7 +32,8 @@ class Claim:
     """What one service asks for.
 
     ``units``: replicas of the first option wanted; ``needed``: how many of them demand asks for; ``minimum``: how many
-    the user insists on. ``held``: units asked for before. ``ready``: replicas ready now, by variant.
+    the user insists on; ``most``: replicas of all variants together that it may have. ``held``: units asked for before.
+    ``asked``/``ready``: replicas asked for before and ready now, by variant.
     ``locked``: units that may not be taken from it (its demand is not fully known).
     ``overdue``: it has waited for devices longer than its turn.
     """
@@ -42,8 +43,10 @@ class Claim:
     units: int
     needed: int
     minimum: int
+    most: int
     options: tuple[Option, ...]
     held: int
+    asked: Mapping[str, int]
     ready: Mapping[str, int]
     locked: int = 0
     overdue: bool = False
@@ -85,37 +88,65 @@ class _Unit:
         )
 
 
-def pack(claims: Sequence[Claim], devices: Sequence[Device]) -> dict[ServiceId, Allowance]:
-    """Shares the healthy devices out; a service without device needs gets all it asks for."""
-    free = Counter(device.kind for device in devices if device.healthy)
-    existing = Counter(free)
+def pack(claims: Sequence[Claim], devices: Sequence[Device], *, taken: Mapping[str, int]) -> dict[ServiceId, Allowance]:
+    """Shares the healthy devices out; a service without device needs gets all it asks for.
+
+    ``taken``: devices by kind of services that hold as they are and so make no claim.
+    """
+    existing = Counter(device.kind for device in devices if device.healthy)
+    free = _less(existing, taken)
+    # What nobody holds: only that may go to a replica which takes the place of a running one of another variant.
+    spare = _less(free, _held_devices(claims))
     got: dict[ServiceId, Counter[str]] = {claim.service: Counter() for claim in claims}
     worth: dict[ServiceId, float] = {claim.service: 0.0 for claim in claims}
     denied: Counter[ServiceId] = Counter()
     contested: list[_Unit] = []
     for claim in claims:
         if claim.options[0].devices is None:  # nothing to share out: the first choice takes it all
-            got[claim.service][claim.options[0].variant] = claim.units
+            got[claim.service][claim.options[0].variant] = min(claim.units, claim.most)
         else:
             contested.extend(_Unit(claim, index) for index in range(claim.units))
     for unit in sorted(contested, key=lambda unit: unit.rank()):
-        claim = unit.claim
+        claim, mine = unit.claim, got[unit.claim.service]
         # Replicas of a larger variant may already cover this unit.
-        if worth[claim.service] >= unit.index + 1 - 1e-9:
-            continue
         while worth[claim.service] < unit.index + 1 - 1e-9:
-            option = next((each for each in claim.options if _fits(each.devices, free)), None)
+            option = None if sum(mine.values()) >= claim.most else _choice(unit, mine, free, spare)
             if option is None:
                 denied[claim.service] += 1
                 break
             if option.devices is not None:
                 free[option.devices.kind] -= option.devices.count
-            got[claim.service][option.variant] += 1
+                if mine[option.variant] >= claim.asked.get(option.variant, 0):
+                    spare[option.devices.kind] -= option.devices.count
+            mine[option.variant] += 1
             worth[claim.service] += 1 / option.per_unit
     return {
         claim.service: _allowance(claim, got[claim.service], denied[claim.service], free, existing)
         for claim in sorted(claims, key=lambda claim: claim.service)
     }
+
+
+def _choice(unit: _Unit, mine: Mapping[str, int], free: Mapping[str, int], spare: Mapping[str, int]) -> Option | None:
+    """The first option that fits; in the place of a running replica, a new one only if that can run on meanwhile."""
+    for option in unit.claim.options:
+        kept = mine.get(option.variant, 0) < unit.claim.asked.get(option.variant, 0)
+        instead = unit.index < unit.claim.held and not kept
+        if _fits(option.devices, free) and (not instead or _fits(option.devices, spare)):
+            return option
+    return None
+
+
+def _held_devices(claims: Sequence[Claim]) -> Counter[str]:
+    held: Counter[str] = Counter()
+    for claim in claims:
+        for option in claim.options:
+            if option.devices is not None:
+                held[option.devices.kind] += option.devices.count * claim.asked.get(option.variant, 0)
+    return held
+
+
+def _less(devices: Mapping[str, int], taken: Mapping[str, int]) -> Counter[str]:
+    return Counter({kind: max(0, count - taken.get(kind, 0)) for kind, count in devices.items()})
 
 
 def _fits(request: DeviceRequest | None, free: Mapping[str, int]) -> bool:
@@ -153,11 +184,12 @@ def _leaving(claim: Claim, got: Mapping[str, int], free: Counter[str]) -> dict[s
         for option in claim.options
     )
     leaving: Counter[str] = Counter()
+    room = claim.most - sum(got.values())
     for option in claim.options:
-        surplus = claim.ready.get(option.variant, 0) - got.get(option.variant, 0)
+        surplus = min(room, claim.ready.get(option.variant, 0) - got.get(option.variant, 0))
         while surplus > 0 and ready_worth < claim.units - 1e-9 and _fits(option.devices, free):
             if option.devices is not None:
                 free[option.devices.kind] -= option.devices.count
             leaving[option.variant] += 1
-            surplus, ready_worth = surplus - 1, ready_worth + 1 / option.per_unit
+            surplus, room, ready_worth = surplus - 1, room - 1, ready_worth + 1 / option.per_unit
     return dict(leaving)

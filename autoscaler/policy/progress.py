@@ -46,9 +46,12 @@ class Progress:
 
 
 def restarted(reading: EngineReading, earlier: EngineReading) -> bool:
-    """The engine started anew in between: its counters began at zero again."""
-    if is_known(reading.started_s) and is_known(earlier.started_s) and reading.started_s > earlier.started_s + 1:
-        return True
+    """The engine says that it started anew in between: its counters began at zero again."""
+    return is_known(reading.started_s) and is_known(earlier.started_s) and reading.started_s > earlier.started_s + 1
+
+
+def ran_back(reading: EngineReading, earlier: EngineReading) -> bool:
+    """A counter is lower than before: a restart that the page does not tell, or a page that lacks a part."""
     counters = (
         (reading.completed, earlier.completed),
         (reading.prompt_tokens, earlier.prompt_tokens),
@@ -62,12 +65,15 @@ def progress(reading: EngineReading, earlier: EngineReading | None, *, since_s: 
     """Differences between two pages of one replica.
 
     ``earlier`` None: from the engine's start (all counters zero), which was at ``since_s``. Where the engine
-    restarted in between, what it counts now came after the restart. Unknown where arrivals can't be told.
+    restarted in between, what it counts now came after the restart. Unknown where arrivals can't be told, and where a
+    counter ran back without a restart: an engine's lifetime total must not pass for one tick's arrivals.
     """
     if isinstance(reading.arrivals_stock, Unknown):
         return reading.arrivals_stock
     if earlier is not None and restarted(reading, earlier):
         since_s, earlier = earlier.at_s, None
+    elif earlier is not None and ran_back(reading, earlier):
+        return Unknown(UnknownReason.RESET, "a counter ran back; counting begins anew at this page")
     before = earlier.arrivals_stock if earlier is not None else 0.0
     if isinstance(before, Unknown):
         return before
@@ -127,6 +133,8 @@ def observe(
     Without a usable page the old track stays, marked unobserved since now. A replica seen for the first time
     counts from its engine's zero if it became ready within the stable window, else only from the next page on.
     """
+    if track is not None and track.reading.at_s > now_s:  # kept by a run whose clock was ahead
+        track = None
     if reading is None:
         reading = Unknown(UnknownReason.UNREACHABLE, "no page")
     if not isinstance(reading, Unknown) and now_s - reading.at_s > params.stale_after_s:

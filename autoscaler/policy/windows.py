@@ -66,16 +66,32 @@ def window(increments: Sequence[Increment], *, now_s: float, window_s: float) ->
 def burst_rps(increments: Sequence[Increment], *, now_s: float, window_s: float) -> float:
     """The highest rate that the latest ticks prove: over each of their last spans, arrivals less two deviations.
 
-    n arrivals of a Poisson stream deviate by sqrt(n), so chance alone hardly gets there, and a load step shows in its
-    first second where the mean over the window needs many.
+    n arrivals deviate by sqrt(D n), D being the index of dispersion of the ticks before the window (1 for a Poisson
+    stream, 20 for batches of 20). So chance alone hardly gets there, and a load step shows in its first second or
+    two, where the mean over the window needs many.
     """
+    latest = recent(increments, now_s=now_s, window_s=window_s)
+    if len(latest) < 2:
+        return 0.0
+    dispersion = _dispersion(increments[: len(increments) - len(latest)])
     highest = span_s = arrivals = 0.0
-    for part in reversed(recent(increments, now_s=now_s, window_s=window_s)):
+    for part in reversed(latest):
         span_s += part.span_s
         arrivals += part.arrivals
         if arrivals > 0 and span_s >= _SHORTEST_BURST_S:
-            highest = max(highest, (arrivals - 2 * math.sqrt(arrivals)) / span_s)
+            highest = max(highest, (arrivals - 2 * math.sqrt(dispersion * arrivals)) / span_s)
     return highest
+
+
+def _dispersion(ticks: Sequence[Increment]) -> float:
+    """Variance over mean of the ticks' arrivals, at least 1."""
+    if len(ticks) < 2:
+        return 1.0
+    counts = [max(0.0, tick.arrivals) for tick in ticks]
+    mean = sum(counts) / len(counts)
+    if mean <= 0:
+        return 1.0
+    return max(1.0, sum((count - mean) ** 2 for count in counts) / (len(counts) - 1) / mean)
 
 
 def variant_load(increments: Iterable[Increment], variant: str) -> tuple[VariantLoad, float] | None:

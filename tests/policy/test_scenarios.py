@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from autoscaler.codec import encode
 from autoscaler.domain.cluster import Device, Phase
 from autoscaler.domain.demand import Demand
 from autoscaler.domain.params import Params
 from autoscaler.domain.plan import Hold, Plan, Reason, Stage
-from autoscaler.domain.reading import GatewayReading, Histogram, Unknown, UnknownReason
+from autoscaler.domain.reading import EngineReading, GatewayReading, Histogram, Unknown, UnknownReason
 from autoscaler.domain.service import (
     Behavior,
     Bounds,
@@ -23,8 +24,9 @@ from autoscaler.domain.service import (
     ServiceId,
     Variant,
 )
+from autoscaler.domain.state import ControllerState
 from predictors.capacity import StepTimeCapacity
-from tests.policy.world import CHAT, World, models, service
+from tests.policy.world import CHAT, Engine, PerVariant, World, models, service
 
 TIMEOUT = Unknown(UnknownReason.TIMEOUT)
 EMPTY = Histogram((1.0,), (0.0,), 0.0, 0.0)
@@ -197,16 +199,76 @@ def test_a_stuck_replica_is_replaced_and_its_queue_does_not_run_the_fleet_away()
     assert next(stage for stage in part.stages if stage.stage is Stage.SIZE).replicas == 3
 
 
-def test_a_counter_that_runs_back_is_a_restart_not_a_negative_load() -> None:
+def test_a_restarted_engine_counts_from_its_zero() -> None:
     world = World(models=models(foreseen=lambda _: 0.0))
     world.start(2)
     world.ticks(6, 15)
     for name in world.ready():
-        world.engines[name] = replace(world.engines[name], completed=0, first_tokens=0, tokens=0, late=0)
+        world.engines[name] = Engine(started_s=world.now_s + 5)
     part = world.tick(15)
     assert part.desired == 2
     assert isinstance(part.demand, Demand)
     assert part.demand.short_rps == pytest.approx(15)
+
+
+def test_a_counter_that_runs_back_without_a_restart_is_no_load() -> None:
+    world = World(models=models(foreseen=lambda _: 0.0))
+    world.start(2)
+    for name in world.ready():
+        world.engines[name].serve(500_000)
+    world.ticks(6, 15)
+    for name in world.ready():
+        world.engines[name] = replace(world.engines[name], completed=400_000, first_tokens=400_000, tokens=1)
+    part = world.tick(15)
+    assert isinstance(part.outcome, Hold)
+    assert "Reset" in part.outcome.detail
+    assert {world.tick(15).desired for _ in range(4)} == {2}
+
+
+def test_a_silent_gateway_s_arrivals_are_not_all_of_one_tick() -> None:
+    world = World(params=Params(interval_s=1.0), models=models(foreseen=lambda _: 0.0))
+    world.start(2)
+    total = 0.0
+    for second in range(160):
+        total += 15
+        silent = 90 <= second < 130
+        reading = replace(gateway(world, arrivals=total), at_s=world.now_s + 1)
+        world.gateways["chat"] = Unknown(UnknownReason.UNREACHABLE) if silent else reading
+        part = world.tick(15)
+        assert part.desired == 2
+        assert isinstance(part.demand, Demand)
+        if not silent and isinstance(part.demand.short_rps, float) and second > 20:
+            assert part.demand.short_rps < 18
+
+
+def test_one_impossible_length_on_a_page_harms_nothing() -> None:
+    world = World()
+    world.start(4)
+    world.ticks(6, 35)
+    for _ in range(3):
+        world.now_s += 15
+        world.offer(35 * 15)
+        observations = world.observations()
+        sick = world.ready()[0]
+        reading = observations.engines[sick]
+        assert isinstance(reading, EngineReading)
+        assert isinstance(reading.prompt_length, Histogram)
+        observations.engines[sick] = replace(reading, prompt_length=replace(reading.prompt_length, total=1e300))
+        part = world.decide(observations).services[0]
+    assert part.desired == 4
+    assert isinstance(part.outcome, Plan)
+    assert encode(world.state)
+
+
+def test_a_clock_that_was_ahead_in_an_earlier_run_costs_one_window() -> None:
+    world = World(models=models(foreseen=lambda _: 0.0))
+    world.start(2)
+    world.ticks(10, 15)
+    world.now_s -= 3600
+    for engine in world.engines.values():
+        engine.started_s -= 7200
+    assert world.tick(15).desired == 2
+    assert world.tick(95).desired == 10
 
 
 def test_zero_is_left_when_a_request_waits_and_reached_only_after_the_idle_time() -> None:
@@ -325,6 +387,7 @@ GPU = DeviceRequest(kind="gpu", count=1)
 
 
 def two_models_one_gpu(**changes: object) -> World:
+    changes = {"startup_s": 30.0, **changes}
     variants = (Variant(name="default", devices=GPU),)
     idle = IdlePolicy(after_s=3600)
     pair = tuple(
@@ -433,6 +496,47 @@ def test_a_dearer_variant_is_kept_until_its_replacement_is_ready() -> None:
     assert (1, 1) in seen
     assert seen[-1] == (0, 1)
     assert all(dear_count + cheap_count >= 1 for dear_count, cheap_count in seen)
+
+
+def test_a_preference_that_changes_never_leaves_full_devices_without_a_ready_replica() -> None:
+    x = Variant(name="x", cost=1.0, devices=GPU)
+    y = Variant(name="y", cost=2.0, devices=GPU)
+    chat = service(variants=(x, y))
+    world = World(services=(chat,), devices=(Device(id="0"), Device(id="1")), boot_s=60)
+    world.targets[CHAT, "y"] = 0
+    world.start(2, variant="x")
+    world.ticks(6, 15)
+    world.services = (replace(chat, variants=(x, replace(y, cost=0.5))),)
+    for _ in range(20):
+        world.tick(15)
+        assert len(world.ready()) == 2
+
+
+def test_replicas_of_all_variants_together_keep_to_the_maximum() -> None:
+    gpu, cpu = Variant(name="gpu", cost=1.0, devices=GPU), Variant(name="cpu", cost=1e6)
+    world = World(
+        services=(service(variants=(gpu, cpu), bounds=Bounds(max_replicas=4)),),
+        devices=(Device(id="0"),),
+        models=replace(models(), capacity=PerVariant({"gpu": 100.0, "cpu": 1e-9})),
+    )
+    world.targets[CHAT, "cpu"] = 0
+    world.start(1, variant="gpu")
+    world.ticks(5, 50)
+    assert world.tick(1000).desired == 4
+
+
+def test_devices_of_a_service_that_holds_are_not_promised_to_another() -> None:
+    variants = (Variant(name="default", devices=GPU),)
+    pair = tuple(service(name, variants=variants) for name in ("a", "b"))
+    world = World(services=pair, devices=tuple(Device(id=str(index)) for index in range(3)))
+    a, b = ServiceId("a"), ServiceId("b")
+    world.start(2, name=a)
+    world.start(1, name=b)
+    world.ticks(5, {a: 15, b: 8})
+    broken = replace(world.state.services[a], theta="bad")  # type: ignore[arg-type]
+    world.state = ControllerState(services={**world.state.services, a: broken})
+    assert world.tick({a: 15, b: 80}).binding is Reason.SERVICE_ERROR
+    assert world.targets[a, "default"] + world.targets[b, "default"] == 3
 
 
 def test_the_headroom_follows_the_share_in_slo() -> None:

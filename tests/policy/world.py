@@ -5,7 +5,7 @@ Not a simulator of latency; it produces the pages (as readings) and snapshots th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from autoscaler.domain.capacity import CapacityLimit, CapacitySource, LoadSample, ReplicaCapacity, RequestShape
@@ -47,6 +47,25 @@ class KnownCapacity:
         self, learned: Learned, *, variant: Variant, shape: RequestShape | Unknown, slo: Slo, fleet: int
     ) -> ReplicaCapacity | Unknown:
         return ReplicaCapacity(rps=self.rps, limit=CapacityLimit.ITL, source=CapacitySource.PROFILE)
+
+
+@dataclass(frozen=True)
+class PerVariant:
+    """Each variant serves its own rate; nothing is learned."""
+
+    rates: Mapping[str, float]
+
+    def start(self) -> Learned:
+        return Learned("known", {})
+
+    def learn(self, learned: Learned, sample: LoadSample) -> Learned:
+        return learned
+
+    def capacity(
+        self, learned: Learned, *, variant: Variant, shape: RequestShape | Unknown, slo: Slo, fleet: int
+    ) -> ReplicaCapacity | Unknown:
+        rps = self.rates[variant.name]
+        return ReplicaCapacity(rps=rps, limit=CapacityLimit.ITL, source=CapacitySource.PROFILE)
 
 
 @dataclass(frozen=True)
@@ -219,14 +238,14 @@ class World:
             gateways=dict(self.gateways),
         )
 
-    def decide(self) -> Decision:
-        """One decision; targets follow it."""
+    def decide(self, observations: Observations | None = None) -> Decision:
+        """One decision on these observations, or on its own; targets follow it."""
         decision, self.state = decide(
             now_s=self.now_s,
             state=self.state,
             services=self.services,
             snapshot=self.snapshot(),
-            observations=self.observations(),
+            observations=self.observations() if observations is None else observations,
             models=self.models,
             params=self.params,
         )
