@@ -100,9 +100,7 @@ def main() -> None:
     now_s = 1_790_000_000.0
     # A few different histories, shared: their bytes are what counts, and learning a thousand weeks takes an hour.
     kinds = [week_old(services[0], index, now_s, models, params) for index in range(3)]
-    state = ControllerState(
-        services={service.id: deepcopy(kinds[index % 3]) for index, service in enumerate(services)}
-    )
+    state = ControllerState(services={service.id: deepcopy(kinds[index % 3]) for index, service in enumerate(services)})
     replicas = tuple(
         Replica(
             name=f"{service.id}-{number}",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autoscaler.domain.reading import Unknown
 from autoscaler.ports import Forecaster
@@ -103,14 +104,14 @@ def compare(
     The first ``skip_s`` are learned from but not judged. Raises ValueError where nothing is left to judge.
     """
     baselines: dict[str, Forecaster] = {LastValue.model: LastValue(), SeasonalNaive.model: SeasonalNaive()}
-    answers = {
-        name: _walk(forecaster, load, lead_s=lead_s, quantiles=quantiles)
-        for name, forecaster in (baselines | dict(forecasters)).items()
-    }
     target_rps = load.targets_rps(lead_s)
     known = ~np.isnan(target_rps) & (load.end_s >= load.end_s[0] - load.span_s[0] + skip_s)
     if not known.any():
         raise ValueError(f"no span of the load lies {skip_s} s after its begin and {lead_s} s before its end")
+    answers = {
+        name: _walk(forecaster, load, known, lead_s=lead_s, quantiles=quantiles)
+        for name, forecaster in (baselines | dict(forecasters)).items()
+    }
     return [
         _score(name, column, quantile, answers, target_rps=target_rps, known=known)
         for name in answers
@@ -119,14 +120,16 @@ def compare(
     ]
 
 
-def _walk(forecaster: Forecaster, load: Load, *, lead_s: float, quantiles: Sequence[float]) -> _Answers:
+def _walk(
+    forecaster: Forecaster, load: Load, asked: NDArray[np.bool_], *, lead_s: float, quantiles: Sequence[float]
+) -> _Answers:
     rps = np.full((len(load.end_s), len(quantiles)), np.nan)
     persistence = np.zeros(len(load.end_s))
     learned = forecaster.start()
     ticks = zip(load.end_s.tolist(), load.span_s.tolist(), load.rate_rps.tolist(), strict=True)
     for tick, (end_s, span_s, rate_rps) in enumerate(ticks):
         learned = forecaster.learn(learned, end_s=end_s, span_s=span_s, rate_rps=rate_rps, lead_s=lead_s)
-        for column, quantile in enumerate(quantiles):
+        for column, quantile in enumerate(quantiles if asked[tick] else ()):
             answer = forecaster.forecast(learned, now_s=end_s, lead_s=lead_s, quantile=quantile)
             if not isinstance(answer, Unknown):
                 rps[tick, column] = answer.rps
@@ -135,7 +138,13 @@ def _walk(forecaster: Forecaster, load: Load, *, lead_s: float, quantiles: Seque
 
 
 def _score(
-    name: str, column: int, quantile: float, answers: Mapping[str, _Answers], *, target_rps: Floats, known: Floats
+    name: str,
+    column: int,
+    quantile: float,
+    answers: Mapping[str, _Answers],
+    *,
+    target_rps: Floats,
+    known: NDArray[np.bool_],
 ) -> Score:
     own = answers[name].rps[:, column]
     losses = {other: pinball(target_rps - answers[other].rps[:, column], quantile) for other in answers}

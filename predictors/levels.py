@@ -59,7 +59,7 @@ def peaks_rps(timeline: Timeline) -> Floats:
     return np.array(
         [
             np.fmax.reduce(timeline.minutes[-minutes:])
-            if np.count_nonzero(unknown[-minutes:]) <= (1.0 - FULL_SHARE) * minutes
+            if minutes - np.count_nonzero(unknown[-minutes:]) >= FULL_SHARE * minutes
             else np.nan
             for minutes in _PEAK_MINUTES
         ]

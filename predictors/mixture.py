@@ -7,9 +7,9 @@ Every 15-second bin, for the span of 30 s that begins one lead time from now:
 2. *Experts*: each base with the quantiles of its own past residuals; the levels once more with residuals divided by
    the volatility of the last half hour, so that their spread widens and narrows with the traffic.
 3. *Mixture*, for each quantile of a fixed grid: the experts' answers averaged by weights
-   exp(-8 (loss - best) / best) of their recent pinball losses (exponential weights: Vovk, Aggregating strategies,
-   1990; Cesa-Bianchi & Lugosi, Prediction, Learning, and Games, 2006). An expert that can't answer is charged the
-   mixture's loss meanwhile (Freund et al., Using and combining predictors that specialize, 1997).
+   exp(-8 (loss - best) / best) of their recent pinball losses, in requests (exponential weights: Vovk, Aggregating
+   strategies, 1990; Cesa-Bianchi & Lugosi, Prediction, Learning, and Games, 2006). An expert that can't answer is
+   charged the mixture's loss meanwhile (Freund et al., Using and combining predictors that specialize, 1997).
 4. *Recalibration*: each quantile is shifted a little up when the demand was above it and a little down when not, so
    that in the long run it covers its stated share of requests (Gibbs & Candes, Adaptive conformal inference under
    distribution shift, 2021).
@@ -30,6 +30,7 @@ from autoscaler.domain.learned import Learned
 from autoscaler.domain.reading import Unknown
 from predictors.conformal import UNIT, checked, checked_quantile, sealed
 from predictors.levels import (
+    FLOOR_RPS,
     LEVEL_WINDOWS_S,
     PEAK_WINDOWS_S,
     ceiling_log,
@@ -59,7 +60,9 @@ from predictors.seasonal import FIVE_S, PERIODS_S, seasonal_logs
 from predictors.timeline import Floats, Floats32, Step, Timeline, advance, horizon_bins
 
 # Ascending. Dense where the price of an error is high; -ln(1 - tau) is the scale in which answers between are linear.
-TAUS: Floats = np.array([0.3, 0.5, 0.7, 0.85, 0.93, 0.97, 0.99, 0.998])
+TAUS: Floats = np.array(
+    [0.3, 0.5, 0.65, 0.75, 0.82, 0.87, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995, 0.998]
+)
 _HEADROOMS: Floats = -np.log1p(-TAUS)
 _MEDIAN = 1
 
@@ -224,36 +227,44 @@ class LevelMixture:
 
     def _mixed(self, answers: Floats, losses: Floats) -> Floats:
         awake = ~np.isnan(answers)
-        losses = np.where(awake, losses, np.inf)
-        best = losses.min(axis=0)
-        if math.isinf(best[0]):
+        if not awake.any():
             return np.full(len(TAUS), np.nan)
-        weights = np.exp(-self.sharpness * (losses - best) / np.maximum(best, 1e-12))
+        best = np.where(awake, losses, np.inf).min(axis=0)
+        regret = np.maximum(losses - best, 0.0) / np.maximum(best, 1e-30)
+        weights = np.where(awake, np.exp(-self.sharpness * regret), 0.0)
         return np.asarray((weights * np.where(awake, answers, 0.0)).sum(axis=0) / weights.sum(axis=0))
 
     def _judged(self, memory: _Memory, outlook: _Outlook, rate_rps: float) -> _Memory:
         """``memory`` after the span that ``outlook`` was about had ``rate_rps``."""
         traffic, weight = add_traffic(memory.traffic, rate_rps)
-        if weight == 0:
-            return memory
+        if traffic[1] == 0:
+            return memory  # never busy: no scale to judge on
+        answers = np.concatenate((_answers(outlook.bases, outlook.sigmas, memory.quantiles), outlook.curves))
+        answers_rps = np.exp(np.minimum(answers, outlook.ceiling)) - FLOOR_RPS
+        losses = _pinball((rate_rps - answers_rps) * (traffic[1] / traffic[0]))
+        losses = np.where(np.isnan(losses), losses[_MIXTURE], losses)
+        memory = replace(
+            memory,
+            losses=memory.losses * remaining(self.loss_half_life_s) + losses,
+            traffic=traffic,
+            judged=memory.judged + 1,
+        )
+        return self._corrected(memory, outlook, rate_rps, weight) if weight > 0 else memory
+
+    def _corrected(self, memory: _Memory, outlook: _Outlook, rate_rps: float, weight: float) -> _Memory:
+        """``memory`` with the errors of ``outlook`` for a span that had requests."""
         truth = to_log(np.array([rate_rps]))
         sigmas = sigma_of(memory.volatility)
         residuals = clipped(truth - outlook.bases, sigmas)
         scaled = clipped((truth - outlook.bases[:_LEVELS]) / outlook.sigmas, np.ones(_LEVELS))
         histograms = add_residuals(memory.histograms, np.concatenate((residuals / UNIT, scaled / _SIGMA_UNIT)), weight)
-        answers = np.concatenate((_answers(outlook.bases, outlook.sigmas, memory.quantiles), outlook.curves))
-        losses = _pinball(truth - np.minimum(answers, outlook.ceiling))
-        losses = np.where(np.isnan(losses), losses[_MIXTURE], losses)
         missed = np.where(np.isnan(outlook.curves), 1.0 - TAUS, truth > outlook.curves)
         return replace(
             memory,
             histograms=histograms,
             quantiles=residual_quantiles(histograms, TAUS),
             volatility=add_volatility(memory.volatility, residuals),
-            losses=memory.losses * remaining(self.loss_half_life_s, weight) + weight * losses,
             shifts=memory.shifts + self.recalibration * weight * sigmas[_PERSISTENCE] * (missed - (1.0 - TAUS)),
-            traffic=traffic,
-            judged=memory.judged + 1,
         )
 
 

@@ -52,10 +52,11 @@ def add_residuals(histograms: Floats32, residual_units: Floats, weight: float) -
     A histogram in units: a unit is a step of log rate, or a part of the present volatility. Its cells grow as sinh,
     a tenth of a unit around zero and a tenth of the value further out.
     """
-    rows = np.flatnonzero(~np.isnan(residual_units))
+    known = ~np.isnan(residual_units)
+    rows = np.flatnonzero(known)
     places = (np.arcsinh(residual_units[rows]) / _REACH + 1.0) * (CELLS / 2)
-    told = histograms.copy()
-    told[rows] *= np.float32(remaining(_HALF_LIFE_S, weight))
+    kept = np.where(known, remaining(_HALF_LIFE_S, weight), 1.0).astype(np.float32)
+    told = histograms * kept[:, None]
     told[rows, np.minimum(np.maximum(places, 0.0), CELLS - 1.0).astype(int)] += np.float32(weight)
     return told
 
@@ -87,7 +88,8 @@ def sigma_of(volatility: Floats) -> Floats:
 def add_volatility(volatility: Floats, residuals: Floats) -> Floats:
     """``volatility`` with one residual a row; rows of NaN are left alone."""
     told = volatility * remaining(_VOLATILITY_HALF_LIFE_S)
-    told += np.stack((residuals * residuals, np.ones(len(residuals))))
+    told[0] += residuals * residuals
+    told[1] += 1.0
     return np.where(np.isnan(residuals), volatility, told)
 
 

@@ -29,6 +29,7 @@ LONGEST_SPAN_S = 300.0
 LONGEST_LEAD_S = 3600.0
 LONGEST_SILENCE_S = 120.0
 LARGEST_RATE_RPS = 1e9
+_LEAST_RATE_RPS = 1e-9  # a request in thirty years
 
 _BINS_PER_MINUTE = 4
 _BINS_PER_FIVE = 20
@@ -170,7 +171,8 @@ def _close(timeline: Timeline, *, until_s: float, bins: int) -> Timeline:
     """End the open bin, and ``bins - 1`` unknown ones after it."""
     rates = np.full(min(bins, BINS), np.nan)
     if timeline.open_known_s >= _LEAST_KNOWN_S:
-        rates[0] = max(0.0, timeline.open_requests / timeline.open_known_s)
+        rate_rps = timeline.open_requests / timeline.open_known_s
+        rates[0] = rate_rps if rate_rps > _LEAST_RATE_RPS else 0.0
     all_bins = np.concatenate((timeline.bins, rates))[-BINS:]
     closed = int(until_s // BIN_S)
     return Timeline(
