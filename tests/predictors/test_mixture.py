@@ -10,6 +10,7 @@ from autoscaler.domain.learned import Learned
 from autoscaler.ports import Forecaster
 from predictors.backtest import Load, Score, compare
 from predictors.mixture import LevelMixture
+from predictors.naive import LastValue
 from predictors.seasonal import SeasonalNaive
 
 DAY_S = 86400.0
@@ -35,16 +36,21 @@ def busy_days() -> Load:
 
 
 @pytest.fixture(scope="module", params=[60.0, 300.0], ids=["lead 60 s", "lead 300 s"])
-def scores(request: pytest.FixtureRequest, busy_days: Load) -> dict[float, Score]:
-    """The mixture's, by quantile, after the first day."""
-    found = compare(
-        {"mixture": LevelMixture()},
+def all_scores(request: pytest.FixtureRequest, busy_days: Load) -> list[Score]:
+    """Of the second day, for the mixture and for one that is never recalibrated."""
+    return compare(
+        {"mixture": LevelMixture(), "uncalibrated": LevelMixture(recalibration=0.0)},
         busy_days,
         lead_s=request.param,
         quantiles=[0.5, 0.95, 0.99],
         skip_s=1.05 * DAY_S,
     )
-    return {score.quantile: score for score in found if score.forecaster == "mixture"}
+
+
+@pytest.fixture(scope="module")
+def scores(all_scores: list[Score]) -> dict[float, Score]:
+    """The mixture's by quantile."""
+    return {score.quantile: score for score in all_scores if score.forecaster == "mixture"}
 
 
 @pytest.mark.parametrize(
@@ -57,6 +63,14 @@ def test_it_covers_the_share_of_requests_that_it_states(
     assert scores[quantile].unanswered == 0
 
 
+def test_recalibration_brings_the_real_share_closer_to_the_stated_one(all_scores: list[Score]) -> None:
+    off = {
+        name: sum(abs(score.request_coverage - score.quantile) for score in all_scores if score.forecaster == name)
+        for name in ("mixture", "uncalibrated")
+    }
+    assert off["mixture"] < 0.8 * off["uncalibrated"]
+
+
 @pytest.mark.parametrize("quantile", [0.5, 0.95, 0.99])
 def test_it_loses_less_than_both_baselines(scores: dict[float, Score], quantile: float) -> None:
     last, season = scores[quantile].skill_last_value, scores[quantile].skill_seasonal
@@ -66,10 +80,18 @@ def test_it_loses_less_than_both_baselines(scores: dict[float, Score], quantile:
     assert season > 0.1
 
 
-def _after(forecaster: Forecaster, rates: np.ndarray[tuple[int], np.dtype[np.float64]], lead_s: float) -> Learned:
-    learned = forecaster.start()
-    for index, rate_rps in enumerate(rates.tolist()):
-        learned = forecaster.learn(learned, end_s=15.0 * (index + 1), span_s=15.0, rate_rps=rate_rps, lead_s=lead_s)
+def _after(
+    forecaster: Forecaster,
+    rates: np.ndarray[tuple[int], np.dtype[np.float64]],
+    lead_s: float,
+    *,
+    learned: Learned | None = None,
+    ticks: int = 0,
+) -> Learned:
+    """``learned``, or a fresh memory, after one rate per 15 s from tick ``ticks`` on."""
+    learned = learned or forecaster.start()
+    for index, rate_rps in enumerate(rates.tolist(), start=ticks + 1):
+        learned = forecaster.learn(learned, end_s=15.0 * index, span_s=15.0, rate_rps=rate_rps, lead_s=lead_s)
     return learned
 
 
@@ -109,17 +131,31 @@ def test_skill_is_positive_where_an_average_beats_the_last_value() -> None:
 
 
 @pytest.mark.parametrize("lead_s", [60.0, 300.0])
-def test_a_wilder_hour_widens_the_spread_and_a_calm_one_narrows_it(lead_s: float) -> None:
+def test_a_wild_hour_widens_the_spread_and_a_calm_one_narrows_it_again(lead_s: float) -> None:
     rng = np.random.default_rng(11)
-    calm = 50 * np.exp(rng.normal(0.0, 0.02, 1440))
-    wild = 50 * np.exp(np.repeat(rng.normal(0.0, 0.5, 60), 8))
     forecaster = LevelMixture()
-    spreads = []
-    for rates in (calm, np.concatenate((calm, wild)), np.concatenate((calm, wild, calm[:480]))):
-        answer = _ask(forecaster, _after(forecaster, rates, lead_s), len(rates), 0.95, lead_s)
-        spreads.append(answer.rps / answer.median_rps)
-    assert spreads[1] > 1.2 * spreads[0]
-    assert spreads[2] < spreads[1]
+    learned, ticks = forecaster.start(), 0
+    spreads: dict[float, list[float]] = {0.02: [], 0.3: []}
+    for _ in range(4):
+        for sigma, spread in spreads.items():
+            hours = 50 * np.exp(np.repeat(rng.normal(0.0, sigma, 60), 8))
+            learned = _after(forecaster, hours, lead_s, learned=learned, ticks=ticks)
+            ticks += len(hours)
+            answer = _ask(forecaster, learned, ticks, 0.95, lead_s)
+            spread.append(answer.rps / answer.median_rps - 1)
+    assert sum(spreads[0.3][1:]) > 2.5 * sum(spreads[0.02][1:])
+
+
+@pytest.mark.parametrize("forecaster", [LastValue(), LevelMixture()], ids=["last value", "mixture"])
+def test_what_was_foreseen_before_a_gap_is_not_judged_by_what_came_after_it(forecaster: Forecaster) -> None:
+    """A load that grows by 0.2 % a bin, with three minutes lost in each ten: errors of longer spans would be larger."""
+    learned = forecaster.start()
+    grown = 20 * np.exp(0.002 * np.arange(2005))
+    for index, rate_rps in enumerate(grown.tolist()):
+        if index % 40 < 28:
+            learned = forecaster.learn(learned, end_s=15.0 * (index + 1), span_s=15.0, rate_rps=rate_rps, lead_s=60.0)
+    answer = _ask(forecaster, learned, len(grown), 0.9, 60.0)
+    assert answer.rps == pytest.approx(grown[-1] * np.exp(0.002 * 5.5), rel=0.006)
 
 
 def test_one_outage_and_its_return_do_not_raise_the_day_after() -> None:

@@ -30,6 +30,9 @@ def lead_time_s(starts_s: list[float], still_starting_s: list[float], assumed_s:
         pytest.param([10.0 * n for n in range(1, 11)], [], 91.0, id="ten: between two"),
         pytest.param([60.0] * 20, [300.0], 60.0, id="one straggler among many"),
         pytest.param([60.0] * 20, [300.0] * 5, 300.0, id="many stragglers"),
+        pytest.param(
+            [60.0] * 20, [300.0] * 3 + [5.0] * 30, 252.0, id="those that say nothing do not dilute stragglers"
+        ),
         pytest.param([60.0] * 3, [300.0], 300.0, id="a straggler among few"),
         pytest.param([60.0] * 20, [59.0] * 50, 60.0, id="starts under way that say nothing yet"),
     ],

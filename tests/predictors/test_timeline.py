@@ -86,6 +86,11 @@ def test_a_minute_needs_all_its_bins_and_five_minutes_four_fifths() -> None:
     np.testing.assert_allclose(timeline.fives[-1:], [8.0])
 
 
+def test_five_minutes_whose_end_fell_into_a_gap_are_unknown() -> None:
+    timeline = after([(15.0 * index, 15.0, 8.0) for index in range(1, 26) if index not in (19, 20, 21)])
+    assert math.isnan(timeline.fives[-1])
+
+
 @pytest.mark.parametrize("gap_s", [3600.0, 86400.0, 40 * 86400.0])
 def test_a_long_gap_moves_the_past_by_its_length(gap_s: float) -> None:
     before = after([(300.0 * index, 300.0, float(index)) for index in range(1, 2100)])
