@@ -9,13 +9,11 @@ Pure: the same arguments give the same decision, live, in a dry run and in a sim
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from autoscaler.domain.capacity import ReplicaCapacity
 from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica, Target
 from autoscaler.domain.demand import Demand, Forecast
 from autoscaler.domain.params import Params
@@ -24,15 +22,14 @@ from autoscaler.domain.reading import Observations, Unknown, UnknownReason
 from autoscaler.domain.service import Behavior, Service, ServiceId
 from autoscaler.domain.state import ControllerState, ServiceState
 from autoscaler.policy import explaining, learning
+from autoscaler.policy.claiming import claim_of, devices_of, per_unit, units_asked
 from autoscaler.policy.limits import limit
 from autoscaler.policy.measuring import measure
 from autoscaler.policy.packing import Allowance, Claim, Option, pack
-from autoscaler.policy.sizing import Fleet, Requirement, preferred, size
-from autoscaler.policy.stabilization import barred, down_window_s, stabilize
+from autoscaler.policy.sizing import Fleet, preferred, size
+from autoscaler.policy.stabilization import down_window_s, stabilize
 from autoscaler.policy.tuning import quantile
 from autoscaler.ports import Models
-
-_MOST_PER_UNIT = 20.0
 
 Owned = TypeVar("Owned", Replica, Target)
 
@@ -88,7 +85,7 @@ def decide(
         else:
             assessed.append(each)
     still = [*parts, *(each.decision for each in assessed if each.owner is not None)]
-    taken = _devices_of(still, services)
+    taken = devices_of(still, services)
     allowances = pack([each.claim for each in assessed if each.owner is None], snapshot.devices, taken=taken)
     for each in assessed:
         allowance = allowances.get(each.claim.service)
@@ -146,10 +143,10 @@ def _assess(
     order = preferred(service, capacities, asked)
     capacity = capacities[order[0].name]
     options = tuple(
-        Option(variant=variant.name, devices=variant.devices, per_unit=_per_unit(capacity, capacities[variant.name]))
+        Option(variant=variant.name, devices=variant.devices, per_unit=per_unit(capacity, capacities[variant.name]))
         for variant in order
     )
-    fleet = replace(fleet, asked=_units(options, asked, state.leaving))
+    fleet = replace(fleet, asked=units_asked(options, asked, state.leaving))
     requirement = size(
         service=service,
         demand=demand,
@@ -201,7 +198,7 @@ def _assess(
         ages=explaining.ages(now_s, snapshot, measurement),
     )
     ready = Counter(each.variant for each in replicas if each.phase is Phase.READY)
-    claim = _claim(
+    claim = claim_of(
         service,
         options,
         units=bounded.replicas or 0,
@@ -247,18 +244,6 @@ def _left_alone(assessed: _Assessed) -> tuple[ServiceDecision, ServiceState]:
     return decision, assessed.state
 
 
-def _devices_of(decisions: Sequence[ServiceDecision], services: Sequence[Service]) -> Counter[str]:
-    """Devices by kind of services that stay as they are."""
-    variants = {(service.id, variant.name): variant for service in services for variant in service.variants}
-    taken: Counter[str] = Counter()
-    for decision in decisions:
-        for target in decision.current:
-            devices = variants[decision.service, target.variant].devices
-            if devices is not None:
-                taken[devices.kind] += devices.count * target.replicas
-    return taken
-
-
 def _outcome(assessed: _Assessed, allowance: Allowance, asked: int, granted: int) -> Plan | Hold:
     demand = assessed.decision.demand
     infeasible = allowance.result.reason is Reason.NO_DEVICE_OF_KIND
@@ -302,55 +287,6 @@ def _fleet(
         broken=sum(each.phase is Phase.FAILED for each in replicas) + len(ready & useless),
         up_s=now_s - state.woken_s if state.woken_s is not None else None,
     )
-
-
-def _claim(
-    service: Service,
-    options: tuple[Option, ...],
-    *,
-    units: int,
-    requirement: Requirement,
-    held: int,
-    asked: Mapping[str, int],
-    ready: Mapping[str, int],
-    demand: Demand,
-    waited_s: float,
-    lead_s: float,
-    params: Params,
-) -> Claim:
-    return Claim(
-        service=service.id,
-        priority=service.priority,
-        units=units,
-        # a service that nobody asks anything of right now makes room at once
-        needed=0 if isinstance(demand.idle_s, float) and demand.idle_s > 0 else min(units, requirement.up),
-        minimum=service.bounds.min_replicas,
-        most=service.bounds.max_replicas,
-        # what may not be given up on the present knowledge can't be taken by another service either
-        locked=held if barred(demand) is not None else 0,
-        options=options,
-        held=held,
-        asked=asked,
-        ready=ready,
-        # A turn is worth taking only if it is longer than the start it costs.
-        overdue=waited_s > max(params.turn_s, 2 * lead_s),
-    )
-
-
-def _per_unit(unit: ReplicaCapacity | Unknown, other: ReplicaCapacity | Unknown) -> float:
-    """How many replicas of the other variant serve as much as one unit; one where either is unknown.
-
-    Ratios beyond all variants that anybody would mix say that one capacity is wrong.
-    """
-    if isinstance(unit, Unknown) or isinstance(other, Unknown):
-        return 1.0
-    return min(_MOST_PER_UNIT, max(1 / _MOST_PER_UNIT, unit.rps / other.rps))
-
-
-def _units(options: Sequence[Option], asked: Mapping[str, int], leaving: Mapping[str, int]) -> int:
-    """What was asked for, in replicas of the first option; what is only kept until it is replaced does not count."""
-    worth = sum(max(0, asked[option.variant] - leaving.get(option.variant, 0)) / option.per_unit for option in options)
-    return math.ceil(worth - 1e-9)
 
 
 def _longest_period_s(behavior: Behavior) -> float:
