@@ -1,7 +1,8 @@
 """From a load step to the changed number in the API: ``python -m benchmarks.reaction [--steps 5]``.
 
 A real controller at an interval of one second with emulated replicas behind its gateway. Each step falls on a service
-that had no load; the time runs from its first request to the first API answer with another desired number.
+that had a few requests before and none now; the time runs from its first request to the first API answer with another
+desired number.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from loadtests.demo.stack import Stack, controller_command
 
 STEP_RPS = 12.0
 GIVE_UP_S = 60.0
+SETTLE_S = 20.0
 
 
 def configuration(names: list[str], addresses: Addresses, state_dir: Path) -> str:
@@ -112,6 +114,10 @@ def main() -> None:
             if time.monotonic() > deadline_s:
                 raise SystemExit(f"the replicas did not get ready:\n{stack.log_tail('controller')}")
             time.sleep(0.2)
+        for name in names:  # a service that was used before: the lengths of its requests are known
+            for _ in range(8):
+                ask(addresses, name)
+        time.sleep(SETTLE_S)
         took = []
         for name in names:
             took.append(step(addresses, name))

@@ -22,6 +22,8 @@ _HALF_A_REQUEST = 0.5
 
 _IN_USE = 0.9
 
+_MANY_WAITING = 2.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
@@ -162,7 +164,10 @@ def _without_capacity(
     measured_rps: float,
     inputs: tuple[tuple[str, float | str], ...],
 ) -> Requirement:
-    """Nothing is known of what a replica can do: keep what there is, wake from zero, give up what is idle."""
+    """Nothing is known of what a replica can do: keep what there is, wake from zero, give up what is idle.
+
+    Where several requests wait for each replica, one more is tried, and the next only when that is there.
+    """
     detail = f"capacity of a replica {capacity}"
     if isinstance(demand.idle_s, float) and demand.idle_s > 0:
         up, down, reason = 0, 0, Reason.IDLE
@@ -171,6 +176,9 @@ def _without_capacity(
     else:
         up = down = max(fleet.asked, 1 if _asks(demand, measured_rps) else 0)
         reason = Reason.WAKE_FROM_ZERO if up > fleet.asked else Reason.CAPACITY_UNKNOWN
+        settled = fleet.starting == 0 and fleet.serving >= fleet.asked > 0
+        if settled and _known(demand.backlog) > _MANY_WAITING * fleet.serving:
+            up, down, reason = up + 1, down + 1, Reason.BACKLOG
     result = StageResult(stage=Stage.SIZE, replicas=up, reason=reason, detail=detail, inputs=inputs)
     return Requirement(up=up, down=down, measured_rps=measured_rps, result=result)
 

@@ -299,6 +299,20 @@ def test_an_idle_service_of_unknown_capacity_is_kept_for_its_idle_time_too() -> 
     assert desired.index(0) * 15 >= 120
 
 
+def test_a_queue_before_replicas_of_unknown_capacity_asks_for_one_more_at_a_time() -> None:
+    world = World(models=replace(models(), capacity=StepTimeCapacity()), boot_s=60)
+    world.start(1)
+    world.tick()
+    desired = []
+    for _ in range(12):
+        for name in world.ready():
+            world.engines[name].running, world.engines[name].waiting = 4, 30
+        desired.append(world.tick().desired)
+    assert desired[:4] == [2, 2, 2, 2]
+    assert desired == sorted(desired)
+    assert desired[-1] <= 4
+
+
 def test_without_gateway_and_replicas_nothing_is_known_and_zero_is_kept() -> None:
     world = World(services=(service(bounds=Bounds(min_replicas=0)),))
     world.start(0)
