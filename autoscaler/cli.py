@@ -20,6 +20,7 @@ from adapters.engines.page_source import fetch_source
 from adapters.engines.reading_report import report_page, to_json
 from adapters.local.recording import Recording
 from autoscaler.codec import to_plain
+from autoscaler.compose import collect_garbage_less_often
 from autoscaler.config import ConfigError, ConfigFile, json_schema, load
 from autoscaler.domain.plan import ServiceDecision
 from autoscaler.domain.service import Engine, ServiceId
@@ -65,6 +66,7 @@ def run(
 ) -> None:
     """Run the services of a configuration on this machine and keep them at their SLO."""
     log_to()
+    collect_garbage_less_often()
     try:
         if dry_run:
             with Onlooker(_config(config).settings) as onlooker:

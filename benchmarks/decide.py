@@ -14,7 +14,7 @@ import time
 from copy import deepcopy
 from dataclasses import replace
 
-from autoscaler.compose import build_models
+from autoscaler.compose import build_models, collect_garbage_less_often
 from autoscaler.domain.capacity import StepTime
 from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica, Target
 from autoscaler.domain.params import Params
@@ -89,6 +89,7 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, default=10)
     parser.add_argument("--ticks", type=int, default=8)
     wanted = parser.parse_args()
+    collect_garbage_less_often()
     models, params = build_models(), Params()
     variant = Variant(
         name="default", step_time=StepTime(c_s=0.0064, d_s=1.05e-5, e_s=4.1e-8, a_s=2.4e-5), max_num_seqs=256
