@@ -19,7 +19,7 @@ Every 15-second bin, for the span of 30 s that begins one lead time from now:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -101,9 +101,11 @@ class _Outlook:
         return cls(bases=row[:_BASES], sigmas=sigmas, curves=curves.reshape(2, -1), ceiling=float(row[-1]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Memory:
-    """``peaks``: see ``_peaks``. ``pending``: packed outlooks by the bins until they are judged. ``histograms``:
+    """A working copy of what was learned: its fields are given new arrays, and no array is ever changed.
+
+    ``peaks``: see ``_peaks``. ``pending``: packed outlooks by the bins until they are judged. ``histograms``:
     residuals of each expert, in units. ``quantiles``: of those, at ``TAUS``. ``volatility``: of the bases.
     ``losses``: decayed pinball losses of the experts, the mixture and persistence. ``shifts``: of the recalibration
     of the latter two. ``traffic``: see ``add_traffic``. ``judged``: how many outlooks were.
@@ -163,7 +165,7 @@ class LevelMixture:
         """
         memory, horizon = _memory(learned), horizon_bins(lead_s)
         for step in advance(memory.timeline, end_s=end_s, span_s=span_s, rate_rps=rate_rps):
-            memory = self._after(memory, step, horizon)
+            self._pass(memory, step, horizon)
         return _learned(memory)
 
     def forecast(self, learned: Learned, *, now_s: float, lead_s: float, quantile: float) -> Forecast | Unknown:
@@ -191,22 +193,20 @@ class LevelMixture:
             at_s=now_s, lead_s=lead_s, quantile=quantile, rps=rps, median_rps=median_rps, skill=skill, by=by
         )
 
-    def _after(self, memory: _Memory, step: Step, horizon: int) -> _Memory:
+    def _pass(self, memory: _Memory, step: Step, horizon: int) -> None:
+        """Let ``memory`` go one step in time: judge the outlook that is due, and make the next."""
+        if step.timeline.minutes is not memory.timeline.minutes:
+            memory.peaks = _peaks(step.timeline)
+        memory.timeline = step.timeline
         if step.bins == 0:
-            return replace(memory, timeline=step.timeline)
+            return
         judged = due(memory.pending, step.timeline) if step.bins == 1 else None
-        memory = replace(
-            memory,
-            timeline=step.timeline,
-            peaks=memory.peaks if step.timeline.minutes is memory.timeline.minutes else _peaks(step.timeline),
-            pending=memory.pending[step.bins :],
-        )
+        memory.pending = memory.pending[step.bins :]
         if judged is not None:
-            memory = self._judged(memory, _Outlook.unpacked(judged[0]), judged[1])
+            self._judge(memory, _Outlook.unpacked(judged[0]), judged[1])
         outlook = self._outlook(memory, horizon)
-        if math.isnan(outlook.curves[0, 0]):
-            return memory
-        return replace(memory, pending=foresee(memory.pending, outlook.packed(), horizon))
+        if not math.isnan(outlook.curves[0, 0]):
+            memory.pending = foresee(memory.pending, outlook.packed(), horizon)
 
     def _outlook(self, memory: _Memory, horizon: int) -> _Outlook:
         levels = levels_rps(memory.timeline)
@@ -226,46 +226,41 @@ class LevelMixture:
         )
 
     def _mixed(self, answers: Floats, losses: Floats) -> Floats:
-        awake = ~np.isnan(answers)
-        if not awake.any():
+        awake = np.flatnonzero(~np.isnan(answers[:, 0]))
+        if len(awake) == 0:
             return np.full(len(TAUS), np.nan)
-        best = np.where(awake, losses, np.inf).min(axis=0)
-        regret = np.maximum(losses - best, 0.0) / np.maximum(best, 1e-30)
-        weights = np.where(awake, np.exp(-self.sharpness * regret), 0.0)
-        return np.asarray((weights * np.where(awake, answers, 0.0)).sum(axis=0) / weights.sum(axis=0))
+        losses = losses[awake]
+        best = losses.min(axis=0)
+        weights = np.exp(-self.sharpness * (losses - best) / np.maximum(best, 1e-30))
+        mixed: Floats = (weights * answers[awake]).sum(axis=0) / weights.sum(axis=0)
+        return mixed
 
-    def _judged(self, memory: _Memory, outlook: _Outlook, rate_rps: float) -> _Memory:
-        """``memory`` after the span that ``outlook`` was about had ``rate_rps``."""
-        traffic, weight = add_traffic(memory.traffic, rate_rps)
-        if traffic[1] == 0:
-            return memory  # never busy: no scale to judge on
+    def _judge(self, memory: _Memory, outlook: _Outlook, rate_rps: float) -> None:
+        """Charge everybody's loss: the span that ``outlook`` was about had ``rate_rps``."""
+        memory.traffic, weight = add_traffic(memory.traffic, rate_rps)
+        if memory.traffic[1] == 0:
+            return  # never busy: there is no scale to judge on
         answers = np.concatenate((_answers(outlook.bases, outlook.sigmas, memory.quantiles), outlook.curves))
         answers_rps = np.exp(np.minimum(answers, outlook.ceiling)) - FLOOR_RPS
-        losses = _pinball((rate_rps - answers_rps) * (traffic[1] / traffic[0]))
+        losses = _pinball((rate_rps - answers_rps) * (memory.traffic[1] / memory.traffic[0]))
         losses = np.where(np.isnan(losses), losses[_MIXTURE], losses)
-        memory = replace(
-            memory,
-            losses=memory.losses * remaining(self.loss_half_life_s) + losses,
-            traffic=traffic,
-            judged=memory.judged + 1,
-        )
-        return self._corrected(memory, outlook, rate_rps, weight) if weight > 0 else memory
+        memory.losses = memory.losses * remaining(self.loss_half_life_s) + losses
+        memory.judged += 1
+        if weight > 0:
+            self._correct(memory, outlook, rate_rps, weight)
 
-    def _corrected(self, memory: _Memory, outlook: _Outlook, rate_rps: float, weight: float) -> _Memory:
-        """``memory`` with the errors of ``outlook`` for a span that had requests."""
+    def _correct(self, memory: _Memory, outlook: _Outlook, rate_rps: float, weight: float) -> None:
+        """Remember the errors of ``outlook``, for a span that had requests."""
         truth = to_log(np.array([rate_rps]))
         sigmas = sigma_of(memory.volatility)
         residuals = clipped(truth - outlook.bases, sigmas)
         scaled = clipped((truth - outlook.bases[:_LEVELS]) / outlook.sigmas, np.ones(_LEVELS))
-        histograms = add_residuals(memory.histograms, np.concatenate((residuals / UNIT, scaled / _SIGMA_UNIT)), weight)
+        residual_units = np.concatenate((residuals / UNIT, scaled / _SIGMA_UNIT))
+        memory.histograms = add_residuals(memory.histograms, residual_units, weight)
+        memory.quantiles = residual_quantiles(memory.histograms, TAUS)
+        memory.volatility = add_volatility(memory.volatility, residuals)
         missed = np.where(np.isnan(outlook.curves), 1.0 - TAUS, truth > outlook.curves)
-        return replace(
-            memory,
-            histograms=histograms,
-            quantiles=residual_quantiles(histograms, TAUS),
-            volatility=add_volatility(memory.volatility, residuals),
-            shifts=memory.shifts + self.recalibration * weight * sigmas[_PERSISTENCE] * (missed - (1.0 - TAUS)),
-        )
+        memory.shifts = memory.shifts + self.recalibration * weight * sigmas[_PERSISTENCE] * (missed - (1.0 - TAUS))
 
 
 def _peaks(timeline: Timeline) -> Floats:
