@@ -51,18 +51,10 @@ def _print_accuracy(
     console: Console, loads: Iterable[NamedLoad], *, leads_s: list[float], quantiles: list[float]
 ) -> None:
     table = Table(title="Coverage: share of requests (of 30-s spans). Pinball loss in % of the mean demand.")
-    for heading in (
-        "load",
-        "lead s",
-        "quantile",
-        "forecaster",
-        "covers",
-        "pinball",
-        "provided",
-        "skill",
-        "to persist.",
-    ):
-        table.add_column(heading, justify="left" if heading in ("load", "forecaster") else "right")
+    for heading in ("load", "forecaster"):
+        table.add_column(heading)
+    for heading in ("lead s", "quantile", "covers", "pinball", "provided", "skill", "persistence"):
+        table.add_column(heading, justify="right")
     for each in loads:
         for lead_s in leads_s:
             scores = compare(
@@ -72,7 +64,10 @@ def _print_accuracy(
                 table.add_row(each.name, score.forecaster, f"{lead_s:g}", *_cells(score))
             table.add_section()
     console.print(table)
-    console.print("skill: 1 - pinball loss / that of the last value (of the same time yesterday)")
+    console.print(
+        "provided: mean forecast over mean demand, less 1. skill: 1 - pinball loss / that of the last value (of the same "
+        "time yesterday). persistence: share of answers left to it."
+    )
 
 
 def _cells(score: Score) -> tuple[str, ...]:

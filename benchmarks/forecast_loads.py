@@ -31,9 +31,9 @@ class NamedLoad:
 
 
 def formulas(seed: int) -> Iterator[NamedLoad]:
-    """Ten days each of a daily wave, the same with bursts, and jobs that come and go."""
+    """Three days each of a daily wave, the same with bursts, and jobs that come and go."""
     rng = np.random.default_rng(seed)
-    time_s = np.arange(0.0, 10 * DAY_S, BIN_S)
+    time_s = np.arange(0.0, 3 * DAY_S, BIN_S)
     wave = 20.0 * np.exp(0.8 * np.sin(2 * np.pi * time_s / DAY_S))
     # Bursts: about twelve a day begin at once, treble the load and fade with a time constant of ten minutes.
     begun = rng.random(len(time_s)) < 12 * BIN_S / DAY_S
