@@ -65,8 +65,8 @@ def _print_accuracy(
             table.add_section()
     console.print(table)
     console.print(
-        "provided: mean forecast over mean demand, less 1. skill: 1 - pinball loss / that of the last value (of the same "
-        "time yesterday). persistence: share of answers left to it."
+        "provided: mean forecast over mean demand, less 1. skill: 1 - pinball loss / that of the last value (of the "
+        "same time yesterday). persistence: share of answers left to it."
     )
 
 
