@@ -338,6 +338,8 @@ def adopts_exactly(machine: Machine, replicas: int) -> None:
     assert before.items() <= after.items(), "a running replica was given up"
     assert sorted(after.values()) == [replica.name for replica in cluster.snapshot().replicas]
     assert len(after) == replicas
+    # An adopted replica is ready before the first step has put the routes.
+    wait_for(lambda: len(routes.accepting()) == replicas, "a route to each")
     assert [get(url) for url in routes.accepting()] == ["ok"] * replicas
     ask(cluster, 0)
     wait_for(lambda: not processes_of(machine.owner), "the end of all")
