@@ -5,7 +5,7 @@ Errors: an adapter turns its library's exceptions into one of the four ``PortErr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from autoscaler.domain.demand import Forecast
 from autoscaler.domain.learned import Learned
 from autoscaler.domain.params import Plans
 from autoscaler.domain.plan import ServiceDecision, VariantTarget
+from autoscaler.domain.publication import Publication
 from autoscaler.domain.reading import Observations, Unknown
 from autoscaler.domain.service import ServiceId, Slo, Variant
 from autoscaler.domain.state import ControllerState, Tick
@@ -121,6 +122,25 @@ class CapacityModel(Protocol):
         self, learned: Learned, *, variant: Variant, shape: RequestShape | Unknown, slo: Slo, fleet: int
     ) -> ReplicaCapacity | Unknown:
         """The rate of one replica, among ``fleet`` equal ones, with ``slo.share`` of requests within the SLO."""
+        ...
+
+
+class Publications(Protocol):
+    """What may be told of each service, kept in memory: every answer comes at once, and wherever it is asked for."""
+
+    def of(self, namespace: str, name: str) -> Publication | None:
+        """The service's latest, None where no such service exists. Raises UnavailableError before all are known."""
+        ...
+
+    def within(self, namespace: str) -> Sequence[Publication]:
+        """Those of a namespace, sorted by name. Raises UnavailableError before all are known."""
+        ...
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call ``wake`` after each change, in the writer's thread: it must return at once and raise nothing.
+
+        Returns the function that ends it.
+        """
         ...
 
 
