@@ -58,10 +58,14 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRequest:
-    """Devices that one replica occupies: ``count`` of ``kind`` ("gpu", or a MIG profile such as "mig-1g.10gb")."""
+    """Devices that one replica occupies: ``count`` of ``kind`` ("gpu", or a MIG profile such as "mig-1g.10gb").
+
+    ``pods``: a replica that is a group of pods needs them once for each, on one node or several.
+    """
 
     kind: str
     count: int
+    pods: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +146,8 @@ class Service:
 
     ``startup_s``: the start-up time assumed until the first real start is measured.
     ``start_deadline_s``: a start that takes longer has failed. ``priority``: higher takes devices from lower.
+    ``unschedulable_deadline_s``: a replica that no node takes for so long is given back, and its variant is not asked
+    for again for ``unschedulable_retry_s``.
     """
 
     id: ServiceId
@@ -154,6 +160,8 @@ class Service:
     priority: int = 0
     startup_s: float = 120.0
     start_deadline_s: float = 600.0
+    unschedulable_deadline_s: float = 300.0
+    unschedulable_retry_s: float = 600.0
 
     def __post_init__(self) -> None:
         if not self.variants:

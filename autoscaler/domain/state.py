@@ -83,6 +83,14 @@ class LengthSums:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unplaceable:
+    """A variant that no node took in time: not asked for in larger numbers until then. ``detail``: what lacked."""
+
+    until_s: float
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceState:
     """Memory of one service.
 
@@ -93,7 +101,7 @@ class ServiceState:
     measured need of each of the last 168 hours, a ring by hour (``peak_hour``: the newest).
     ``idle_since_s``: since when no request was seen. ``woken_s``: when the service last left zero.
     ``denied_since_s``: since when it has demand and no device. ``leaving``: replicas asked for only until those of
-    another variant that replace them are ready.
+    another variant that replace them are ready. ``unplaceable``: variants that no node takes, by name.
     """
 
     seen_s: float
@@ -116,6 +124,7 @@ class ServiceState:
     denied_since_s: float | None = None
     leaving: Mapping[str, int] = field(default_factory=dict)
     sampled_s: float | None = None
+    unplaceable: Mapping[str, Unplaceable] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from autoscaler.domain.capacity import ReplicaCapacity
+from autoscaler.domain.cluster import Phase, Replica, Target
 from autoscaler.domain.demand import Demand
 from autoscaler.domain.params import Params
-from autoscaler.domain.plan import ServiceDecision
+from autoscaler.domain.plan import Reason, ServiceDecision
 from autoscaler.domain.reading import Unknown
-from autoscaler.domain.service import Service
-from autoscaler.policy.packing import Claim, Option
+from autoscaler.domain.service import Service, ServiceId, Variant
+from autoscaler.policy.packing import Claim, Holding, Option
 from autoscaler.policy.sizing import Requirement
 from autoscaler.policy.stabilization import barred
+from autoscaler.policy.unplaceable import Ceiling
 
 _MOST_PER_UNIT = 20.0
 
@@ -52,6 +54,41 @@ def claim_of(
     )
 
 
+def options_of(
+    variants: Sequence[Variant],
+    *,
+    worth: Mapping[str, float],
+    targets: Sequence[Target],
+    replicas: Sequence[Replica],
+    ceilings: Mapping[str, Ceiling],
+) -> tuple[Option, ...]:
+    """The variants as packing sees them, in the order in which they are preferred."""
+    by_name = {target.variant: target for target in targets}
+    return tuple(
+        _option(variant, worth[variant.name], by_name.get(variant.name), replicas, ceilings.get(variant.name))
+        for variant in variants
+    )
+
+
+def _option(
+    variant: Variant, worth: float, target: Target | None, replicas: Sequence[Replica], ceiling: Ceiling | None
+) -> Option:
+    option = Option(
+        variant=variant.name, devices=variant.devices, per_unit=worth, placed=placed(replicas, variant.name)
+    )
+    if target is not None:
+        option = replace(
+            option,
+            pools=target.pools,
+            priority=target.priority,
+            most=target.most,
+            most_detail=target.most_detail,
+        )
+    if ceiling is not None and (option.most is None or ceiling.most <= option.most):
+        option = replace(option, most=ceiling.most, most_reason=Reason.UNSCHEDULABLE, most_detail=ceiling.detail)
+    return option
+
+
 def per_unit(unit: ReplicaCapacity | Unknown, other: ReplicaCapacity | Unknown) -> float:
     """How many replicas of the other variant serve as much as one unit; one where either is unknown.
 
@@ -68,13 +105,26 @@ def units_asked(options: Sequence[Option], asked: Mapping[str, int], leaving: Ma
     return math.ceil(worth - 1e-9)
 
 
-def devices_of(decisions: Sequence[ServiceDecision], services: Sequence[Service]) -> Counter[str]:
-    """Devices by kind of services that stay as they are."""
+def holdings_of(
+    decisions: Sequence[ServiceDecision], services: Sequence[Service], replicas: Mapping[ServiceId, Sequence[Replica]]
+) -> list[Holding]:
+    """Devices of services that stay as they are."""
     variants = {(service.id, variant.name): variant for service in services for variant in service.variants}
-    taken: Counter[str] = Counter()
-    for decision in decisions:
-        for target in decision.current:
-            devices = variants[decision.service, target.variant].devices
-            if devices is not None:
-                taken[devices.kind] += devices.count * target.replicas
-    return taken
+    return [
+        Holding(
+            service=decision.service,
+            devices=devices,
+            replicas=target.replicas,
+            placed=placed(replicas[decision.service], target.variant),
+        )
+        for decision in decisions
+        for target in decision.current
+        if (devices := variants[decision.service, target.variant].devices) is not None
+    ]
+
+
+def placed(replicas: Sequence[Replica], variant: str) -> tuple[tuple[str, ...], ...]:
+    """The nodes of a variant's replicas that have a place and are not about to leave it."""
+    return tuple(
+        each.nodes for each in replicas if each.variant == variant and each.nodes and each.phase is not Phase.DRAINING
+    )

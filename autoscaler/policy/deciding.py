@@ -22,13 +22,14 @@ from autoscaler.domain.reading import Observations, Unknown, UnknownReason
 from autoscaler.domain.service import Behavior, Service, ServiceId
 from autoscaler.domain.state import ControllerState, ServiceState
 from autoscaler.policy import explaining, learning
-from autoscaler.policy.claiming import claim_of, devices_of, per_unit, units_asked
+from autoscaler.policy.claiming import claim_of, holdings_of, options_of, per_unit, units_asked
 from autoscaler.policy.limits import limit
 from autoscaler.policy.measuring import measure
-from autoscaler.policy.packing import Allowance, Claim, Option, pack
+from autoscaler.policy.packing import Allowance, Claim, pack
 from autoscaler.policy.sizing import Fleet, preferred, size
-from autoscaler.policy.stabilization import down_window_s, stabilize
+from autoscaler.policy.stabilization import barred, down_window_s, stabilize
 from autoscaler.policy.tuning import quantile
+from autoscaler.policy.unplaceable import ceilings, unplaceable
 from autoscaler.ports import Models
 
 Owned = TypeVar("Owned", Replica, Target)
@@ -41,7 +42,7 @@ class _Assessed:
     decision: ServiceDecision
     claim: Claim
     state: ServiceState
-    owner: str | None
+    hold: Hold | None
     kept_changes_s: float
 
 
@@ -84,9 +85,13 @@ def decide(
                 memory[service.id] = known
         else:
             assessed.append(each)
-    still = [*parts, *(each.decision for each in assessed if each.owner is not None)]
-    taken = devices_of(still, services)
-    allowances = pack([each.claim for each in assessed if each.owner is None], snapshot.devices, taken=taken)
+    still = [*parts, *(each.decision for each in assessed if each.hold is not None)]
+    allowances = pack(
+        [each.claim for each in assessed if each.hold is None],
+        snapshot.devices,
+        holdings=holdings_of(still, services, replicas),
+        quotas=snapshot.quotas,
+    )
     for each in assessed:
         allowance = allowances.get(each.claim.service)
         part, memory[each.claim.service] = (
@@ -109,7 +114,7 @@ def _assess(
     models: Models,
     params: Params,
 ) -> _Assessed:
-    asked, owner = _asked(service, targets)
+    asked = _asked(service, targets)
     if state.seen_s > now_s:
         state = learning.without_future(state, models)
     measurement = measure(
@@ -142,9 +147,15 @@ def _assess(
     }
     order = preferred(service, capacities, asked)
     capacity = capacities[order[0].name]
-    options = tuple(
-        Option(variant=variant.name, devices=variant.devices, per_unit=per_unit(capacity, capacities[variant.name]))
-        for variant in order
+    if barred(demand) is None:
+        found = unplaceable(now_s=now_s, service=service, replicas=replicas, known=state.unplaceable)
+        state = replace(state, unplaceable=found) if found != state.unplaceable else state
+    options = options_of(
+        order,
+        worth={variant.name: per_unit(capacity, capacities[variant.name]) for variant in order},
+        targets=targets,
+        replicas=replicas,
+        ceilings=ceilings(state.unplaceable, replicas),
     )
     fleet = replace(fleet, asked=units_asked(options, asked, state.leaving))
     requirement = size(
@@ -215,7 +226,7 @@ def _assess(
         decision=decision,
         claim=claim,
         state=state,
-        owner=owner,
+        hold=_hands_off(targets),
         kept_changes_s=_longest_period_s(service.behavior),
     )
 
@@ -238,10 +249,19 @@ def _conclude(now_s: float, assessed: _Assessed, allowance: Allowance) -> tuple[
 
 
 def _left_alone(assessed: _Assessed) -> tuple[ServiceDecision, ServiceState]:
-    """A service whose count somebody else writes too: reported, not fought."""
-    hold = Hold(reason=Reason.FOREIGN_OWNER, detail=f"{assessed.owner} also writes the replica count")
-    decision = replace(assessed.decision, outcome=hold, binding=Reason.FOREIGN_OWNER)
-    return decision, assessed.state
+    """A service whose count is not ours to change now: reported, not fought."""
+    hold = assessed.hold or Hold(reason=Reason.INFEASIBLE)
+    return replace(assessed.decision, outcome=hold, binding=hold.reason), assessed.state
+
+
+def _hands_off(targets: Sequence[Target]) -> Hold | None:
+    """Why the count is not to be changed: somebody else writes it, or a person has put it aside."""
+    for target in targets:
+        if target.foreign_owner is not None:
+            return Hold(reason=Reason.FOREIGN_OWNER, detail=f"{target.foreign_owner} also writes the replica count")
+    return next(
+        (Hold(reason=Reason.SUSPENDED, detail=each.suspended) for each in targets if each.suspended is not None), None
+    )
 
 
 def _outcome(assessed: _Assessed, allowance: Allowance, asked: int, granted: int) -> Plan | Hold:
@@ -262,11 +282,11 @@ def _by_service(services: Sequence[Service], owned: Iterable[Owned]) -> dict[Ser
     return grouped
 
 
-def _asked(service: Service, mine: Sequence[Target]) -> tuple[Mapping[str, int], str | None]:
-    """Replicas asked for by variant, and who else writes them."""
+def _asked(service: Service, mine: Sequence[Target]) -> Mapping[str, int]:
+    """Replicas asked for by variant."""
     asked = {variant.name: 0 for variant in service.variants}
     asked.update({target.variant: target.replicas for target in mine if target.variant in asked})
-    return asked, next((target.foreign_owner for target in mine if target.foreign_owner is not None), None)
+    return asked
 
 
 def _forecast(now_s: float, state: ServiceState, lead_s: float, models: Models, params: Params) -> Forecast | Unknown:
@@ -298,7 +318,7 @@ def _broken(
     now_s: float, service: Service, replicas: Sequence[Replica], targets: Sequence[Target], error: Exception
 ) -> ServiceDecision:
     """A hold for a service whose decision failed."""
-    asked, _ = _asked(service, targets)
+    asked = _asked(service, targets)
     phases = Counter(each.phase for each in replicas)
     unknown = Unknown(UnknownReason.CONTRADICTION, "the decision failed")
     return ServiceDecision(

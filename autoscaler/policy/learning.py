@@ -108,6 +108,7 @@ def without_future(state: ServiceState, models: Models) -> ServiceState:
         idle_since_s=None,
         woken_s=None,
         denied_since_s=None,
+        unplaceable={},
         sampled_s=None,
     )
 
