@@ -10,32 +10,14 @@ from adapters.local.template import GatewaySettings, ReplicaTemplate, RoutePolic
 from adapters.serving.auth import ApiSettings
 from autoscaler.config.command import HIDDEN, is_secret_name, parallel_devices, without_secrets
 from autoscaler.config.document import Plain
-from autoscaler.config.profiles import profile_of
 from autoscaler.config.rules import effective_variants, service_models, warnings
+from autoscaler.config.scaling_building import service_of, slo_of, variant_of
 from autoscaler.config.schema import FileSection
-from autoscaler.config.service_schema import (
-    DevicesSection,
-    RulesSection,
-    ServiceSection,
-    StepTimeSection,
-    VariantSection,
-)
+from autoscaler.config.service_schema import DevicesSection, ServiceSection, VariantSection
 from autoscaler.config.settings import OpenDevices, Settings, device_warnings
-from autoscaler.domain.capacity import StepTime
 from autoscaler.domain.cluster import Device
 from autoscaler.domain.params import Params
-from autoscaler.domain.service import (
-    Behavior,
-    Bounds,
-    DeviceRequest,
-    IdlePolicy,
-    RatePolicy,
-    ScalingRules,
-    Service,
-    ServiceId,
-    Slo,
-    Variant,
-)
+from autoscaler.domain.service import DeviceRequest, Service, ServiceId, Variant
 
 _SLOW_INTERVAL_S, _FAST_INTERVAL_S, _FAST_BELOW_STARTUP_S = 15.0, 5.0, 90.0
 
@@ -97,66 +79,18 @@ def _interval_s(file: FileSection) -> float:
 
 
 def _service(section: ServiceSection) -> Service:
-    return Service(
-        id=ServiceId(section.name),
-        slo=_slo(section),
-        variants=tuple(_variant(each) for each in effective_variants(section)),
-        engine=section.engine,
-        bounds=Bounds(min_replicas=section.min_replicas, max_replicas=section.max_replicas, spare=section.spare),
-        behavior=Behavior(scale_up=_rules(section.behavior.scale_up), scale_down=_rules(section.behavior.scale_down)),
-        idle=IdlePolicy(after_s=section.idle.after, min_uptime_factor=section.idle.min_uptime_factor),
-        priority=section.priority,
-        startup_s=section.startup,
-        start_deadline_s=section.start_deadline,
-    )
-
-
-def _slo(section: ServiceSection) -> Slo:
-    slo = section.slo
-    return Slo(ttft_s=slo.ttft, itl_s=slo.itl, queue_s=slo.queue, e2e_s=slo.e2e, share=slo.share)
-
-
-def _rules(section: RulesSection) -> ScalingRules:
-    window_s = section.stabilization_window_seconds
-    return ScalingRules(
-        stabilization_window_s=None if window_s is None else float(window_s),
-        select_policy=section.select_policy,
-        policies=tuple(
-            RatePolicy(type=policy.type, value=policy.value, period_s=float(policy.period_seconds))
-            for policy in section.policies
-        ),
-        tolerance=section.tolerance,
-    )
+    variants = tuple(_variant(each) for each in effective_variants(section))
+    return service_of(ServiceId(section.name), section, variants)
 
 
 def _variant(section: VariantSection) -> Variant:
-    return Variant(
-        name=section.name,
-        cost=section.cost if section.cost is not None else Variant(name=section.name).cost,
-        devices=_devices(section.devices),
-        step_time=_step_time(section.step_time),
-        max_num_seqs=section.max_num_seqs,
-        kv_tokens=section.kv_tokens if section.kv_tokens is not None else _kv_tokens(section.step_time),
-    )
+    return variant_of(section, devices=_devices(section.devices))
 
 
 def _devices(section: DevicesSection | None) -> DeviceRequest | None:
     if section is None or section.count == 0:
         return None
     return DeviceRequest(kind=section.kind, count=section.count)
-
-
-def _step_time(section: StepTimeSection | None) -> StepTime | None:
-    if section is None:
-        return None
-    if section.profile is not None:
-        return profile_of(section.profile).step_time
-    return StepTime(c_s=section.c or 0.0, d_s=section.d or 0.0, e_s=section.e or 0.0, a_s=section.a or 0.0)
-
-
-def _kv_tokens(section: StepTimeSection | None) -> float | None:
-    """Those of the profile, where one is named."""
-    return None if section is None or section.profile is None else profile_of(section.profile).kv_tokens
 
 
 def _template(section: ServiceSection, variant: VariantSection, folder: Path) -> ReplicaTemplate:
@@ -178,7 +112,7 @@ def _route(section: ServiceSection) -> RoutePolicy:
     return RoutePolicy(
         service=ServiceId(section.name),
         models=service_models(section),
-        slo=_slo(section),
+        slo=slo_of(section.slo),
         max_waiting=section.requests.max_waiting,
         max_wait_s=section.requests.max_wait,
         request_timeout_s=section.requests.timeout,

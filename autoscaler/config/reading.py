@@ -17,6 +17,7 @@ from autoscaler.config.problems import (
     value_problems,
 )
 from autoscaler.config.rules import ReadService, file_findings, service_findings
+from autoscaler.config.scaling_rules import ReadScaling
 from autoscaler.config.schema import FileSection
 from autoscaler.config.service_schema import ServiceSection
 
@@ -81,7 +82,7 @@ def _read_services(document: Document, entries: list[Plain], problems: list[Prob
                 continue
             kept = {key: value for key, value in entry.items() if key not in refused}
             section = ServiceSection.model_validate({**_REQUIRED, **kept})
-        services.append(ReadService(index=index, section=section, refused=refused))
+        services.append(ReadScaling(base=path, section=section, refused=refused))
     return services
 
 

@@ -2,54 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from autoscaler.config.command import PLACEHOLDERS, model_names, placeholders, unknown_placeholder
 from autoscaler.config.document import Path
-from autoscaler.config.profiles import profile_of
+from autoscaler.config.scaling_building import with_defaults
+from autoscaler.config.scaling_rules import Finding, ReadScaling, duplicates, scaling_findings, scaling_warnings
 from autoscaler.config.schema import FileSection, InventorySection
-from autoscaler.config.service_schema import (
-    DevicesSection,
-    IdleSection,
-    ServiceSection,
-    StepTimeSection,
-    VariantSection,
-)
-from autoscaler.config.units import format_duration
+from autoscaler.config.service_schema import DevicesSection, ServiceSection, VariantSection
 
-Finding = tuple[Path, str]
+ReadService = ReadScaling[ServiceSection]
 _DEFAULT_VARIANT = VariantSection(name="default")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadService:
-    """One service as far as it could be read; ``refused``: its keys that could not, which hold stand-ins."""
-
-    index: int
-    section: ServiceSection
-    refused: frozenset[str]
-
-    def path(self, *steps: str | int) -> Path:
-        """The path of a key of this service."""
-        return ("services", self.index, *steps)
-
-    def reads(self, *keys: str) -> bool:
-        """Whether all of these keys could be read."""
-        return not self.refused.intersection(keys)
 
 
 def effective_variants(service: ServiceSection) -> tuple[VariantSection, ...]:
     """Its variants with the service's values where they give none; one called "default" where none is listed."""
     variants = service.variants or (_DEFAULT_VARIANT,)
     return tuple(
-        variant.model_copy(
+        with_defaults(variant, service).model_copy(
             update={
-                "cost": variant.cost if variant.cost is not None else service.cost,
                 "devices": variant.devices or service.devices,
-                "step_time": variant.step_time or service.step_time,
-                "max_num_seqs": variant.max_num_seqs or service.max_num_seqs,
-                "kv_tokens": variant.kv_tokens or service.kv_tokens,
                 "command": variant.command or service.command,
                 "env": {**service.env, **variant.env},
             }
@@ -68,14 +40,14 @@ def service_models(service: ServiceSection) -> tuple[str, ...]:
 
 def service_findings(service: ReadService) -> Iterator[Finding]:
     """What is wrong within one service."""
-    for rule in _SERVICE_RULES:
-        yield from rule(service)
+    yield from scaling_findings(service, service.section.variants)
+    yield from _commands(service)
 
 
 def file_findings(file: FileSection, services: Sequence[ReadService], refused: frozenset[str]) -> Iterator[Finding]:
     """What is wrong between services, or between sections. ``refused``: the sections that could not be read."""
     named = [service for service in services if service.reads("name")]
-    yield from _duplicates(
+    yield from duplicates(
         ((service.section.name, service.path("name")) for service in named), "is the name of another service"
     )
     yield from _model_clashes([service for service in named if service.reads("command", "model", "variants")])
@@ -88,10 +60,7 @@ def file_findings(file: FileSection, services: Sequence[ReadService], refused: f
 def warnings(services: Sequence[ServiceSection]) -> Iterator[str]:
     """What is allowed but hardly meant."""
     for service in services:
-        if service.min_replicas > 0 and service.idle != IdleSection():
-            yield f"{service.name}: idle has no effect, minReplicas is {service.min_replicas}"
-        if service.spare >= service.max_replicas:
-            yield f"{service.name}: spare {service.spare} keeps it at maxReplicas {service.max_replicas} always"
+        yield from (f"{service.name}: {text}" for text in scaling_warnings(service))
 
 
 def _port_clash(file: FileSection) -> Iterator[Finding]:
@@ -100,32 +69,6 @@ def _port_clash(file: FileSection) -> Iterator[Finding]:
     if gateway.port == api.port != 0 and (len(hosts) == 1 or hosts & {"0.0.0.0", "::"}):
         section, other = ("api", "gateway") if "port" in api.model_fields_set else ("gateway", "api")
         yield (section, "port"), f"{api.port} is the port of the {other} too; one of them has to move"
-
-
-def _bounds(service: ReadService) -> Iterator[Finding]:
-    section = service.section
-    if service.reads("minReplicas", "maxReplicas") and section.min_replicas > section.max_replicas:
-        given = "max_replicas" in section.model_fields_set
-        note = "" if given else " (its default; give maxReplicas too)"
-        message = f"must be at most maxReplicas {section.max_replicas}{note}; got {section.min_replicas}"
-        yield service.path("minReplicas"), message
-
-
-def _deadline(service: ReadService) -> Iterator[Finding]:
-    section = service.section
-    if service.reads("startup", "startDeadline") and section.start_deadline < section.startup:
-        key = "startDeadline" if "start_deadline" in section.model_fields_set else "startup"
-        deadline, startup = format_duration(section.start_deadline), format_duration(section.startup)
-        yield service.path(key), f"every start would fail: startDeadline {deadline} is shorter than startup {startup}"
-
-
-def _variant_names(service: ReadService) -> Iterator[Finding]:
-    if service.reads("variants"):
-        variants = service.section.variants
-        yield from _duplicates(
-            ((variant.name, service.path("variants", index, "name")) for index, variant in enumerate(variants)),
-            "is the name of another variant",
-        )
 
 
 def _commands(service: ReadService) -> Iterator[Finding]:
@@ -161,42 +104,6 @@ def _command_texts(service: ReadService) -> Iterator[tuple[Sequence[str], Path]]
             yield (text,), service.path("variants", index, "env", name)
 
 
-def _step_times(service: ReadService) -> Iterator[Finding]:
-    if not service.reads("stepTime", "variants"):
-        return
-    sections: list[tuple[StepTimeSection | None, Path]] = [(service.section.step_time, service.path("stepTime"))]
-    for index, variant in enumerate(service.section.variants):
-        sections.append((variant.step_time, service.path("variants", index, "stepTime")))
-    for section, path in sections:
-        if section is not None:
-            yield from _step_time(section, path)
-
-
-def _step_time(section: StepTimeSection, path: Path) -> Iterator[Finding]:
-    terms = {"c": section.c, "d": section.d, "e": section.e, "a": section.a}
-    missing = [name for name, value in terms.items() if value is None]
-    if section.profile is not None:
-        if len(missing) < len(terms):
-            yield path, "give either a profile or the terms c, d, e, a; not both"
-        else:
-            try:
-                profile_of(section.profile)
-            except ValueError as error:
-                yield (*path, "profile"), str(error)
-    elif missing:
-        yield path, f"needs a profile, or all of c, d, e, a; missing: {', '.join(missing)}"
-    elif section.c == 0:
-        yield (*path, "c"), "must be more than 0s"
-
-
-def _duplicates(named: Iterator[tuple[str, Path]], message: str) -> Iterator[Finding]:
-    seen: set[str] = set()
-    for name, path in named:
-        if name in seen:
-            yield path, f"{name} {message} above"
-        seen.add(name)
-
-
 def _model_clashes(services: Sequence[ReadService]) -> Iterator[Finding]:
     owners: dict[str, str] = {}
     for service in services:
@@ -212,7 +119,7 @@ def _inventory_findings(inventory: InventorySection, services: Sequence[ReadServ
     if inventory.devices is None:
         return
     devices = inventory.devices
-    yield from _duplicates(
+    yield from duplicates(
         ((device.id, ("inventory", "devices", index)) for index, device in enumerate(devices)), "is listed"
     )
     kinds = sorted({device.kind for device in devices})
@@ -226,12 +133,3 @@ def _inventory_findings(inventory: InventorySection, services: Sequence[ReadServ
             if request is not None and request.count > 0 and request.kind not in kinds:
                 have = f"has only {', '.join(kinds)}" if kinds else "is empty"
                 yield path, f"asks for devices of kind {request.kind}, but inventory.devices {have}"
-
-
-_SERVICE_RULES: tuple[Callable[[ReadService], Iterator[Finding]], ...] = (
-    _bounds,
-    _deadline,
-    _variant_names,
-    _commands,
-    _step_times,
-)
