@@ -1,0 +1,1 @@
+"""The cluster as Kubernetes shows it: one connection, collections kept current, leadership, events."""
