@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from autoscaler.config.document import Document, Mark, Path, Plain
-from autoscaler.config.shape import Key, all_paths, key_at
+from autoscaler.config.shape import Key, all_paths, key_at, root
 
 _SHOWN = 80
 
@@ -70,9 +70,10 @@ def document_problem(message: str, mark: Mark, path: Path = ()) -> Problem:
     return _problem(path, mark, message)
 
 
-def value_problems(document: Document, error: ValidationError, base: Path) -> list[Problem]:
-    """The problems of one validated value that stands at ``base``."""
-    return [_value_problem(document, details, base) for details in error.errors(include_url=False)]
+def value_problems(document: Document, error: ValidationError, base: Path, *, top: Key | None = None) -> list[Problem]:
+    """The problems of one validated value that stands at ``base``; ``top``: the keys of the document (the file's)."""
+    keys = top or root()
+    return [_value_problem(document, details, base, keys) for details in error.errors(include_url=False)]
 
 
 def failed_keys(document: Document, error: ValidationError, base: Path) -> frozenset[str]:
@@ -81,12 +82,12 @@ def failed_keys(document: Document, error: ValidationError, base: Path) -> froze
     return frozenset(str(path[len(base)]) for path in paths if len(path) > len(base))
 
 
-def _value_problem(document: Document, details: ErrorDetails, base: Path) -> Problem:
+def _value_problem(document: Document, details: ErrorDetails, base: Path, top: Key) -> Problem:
     path = _real_path(document.data, (*base, *details["loc"]), details)
     kind = details["type"]
     if kind == "extra_forbidden":
-        return problem_at(document, path, _unknown_key(path), at_key=True)
-    key = key_at(path)
+        return problem_at(document, path, _unknown_key(path, top), at_key=True)
+    key = key_at(path, top)
     form = _form(key)
     if kind == "missing":
         return problem_at(document, path[:-1], f"{path[-1]} is missing: {form}")
@@ -133,16 +134,16 @@ def _step(here: Plain, step: str | int) -> _Inside | None:
     return None
 
 
-def _unknown_key(path: Path) -> str:
+def _unknown_key(path: Path, top: Key) -> str:
     name = str(path[-1])
-    parent = key_at(path[:-1])
+    parent = key_at(path[:-1], top)
     siblings = [known for known, _ in parent.children()] if parent is not None else []
     near = difflib.get_close_matches(_folded(name), [_folded(known) for known in siblings], n=1, cutoff=0.6)
     if near:
         best = next(known for known in siblings if _folded(known) == near[0])
         return f"unknown key; did you mean {best}?"
     here = tuple(str(step) for step in path[:-1] if not isinstance(step, int))
-    elsewhere = [known for known, _ in all_paths() if _folded(known[-1]) == _folded(name) and known[:-1] != here]
+    elsewhere = [known for known, _ in all_paths(top) if _folded(known[-1]) == _folded(name) and known[:-1] != here]
     if elsewhere:
         best_path = max(elsewhere, key=lambda known: (_shared(known, here), -len(known)))
         return f"unknown key here; it belongs to {'.'.join(best_path[:-1]) or 'the top of the file'}"

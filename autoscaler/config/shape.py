@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autoscaler.config.fields import Section
 from autoscaler.config.schema import FileSection
 from autoscaler.config.units import format_bytes, format_duration
 
@@ -20,40 +21,49 @@ def json_schema() -> JsonSchema:
     ``x-form`` and ``x-example`` say in words what a value looks like, ``x-unit`` in what its default is counted,
     ``x-secret`` that it is never shown.
     """
-    schema = FileSection.model_json_schema(by_alias=True)
-    for definition in schema["$defs"].values():
-        if "enum" in definition:
-            definition.pop("title", None)
-            definition.pop("description", None)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "gpu-autoscaler configuration",
-        **schema,
+        **section_schema(FileSection),
     }
+
+
+def section_schema(section: type[Section]) -> dict[str, Any]:
+    """JSON schema of a section and of those below it, its own words (``x-...``) as in ``json_schema``."""
+    schema = section.model_json_schema(by_alias=True)
+    for definition in schema.get("$defs", {}).values():
+        if "enum" in definition:
+            definition.pop("title", None)
+            definition.pop("description", None)
+    return schema
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of the file: its part of the schema, references followed and ``null`` left out."""
+    """One key of the file: its part of the schema, references followed and ``null`` left out.
+
+    ``definitions``: what references in the schema name.
+    """
 
     schema: JsonSchema
+    definitions: JsonSchema
 
     def child(self, key: str | int) -> Key | None:
         """The key below this one; None where there is no such key."""
         if isinstance(key, int):
             items = self.schema.get("items")
-            return _key(items) if items else None
+            return _key(items, self.definitions) if items else None
         if key in self.schema.get("properties", {}):
-            return _key(self.schema["properties"][key])
+            return _key(self.schema["properties"][key], self.definitions)
         additional = self.schema.get("additionalProperties") or next(
             iter(self.schema.get("patternProperties", {}).values()), None
         )
-        return _key(additional) if additional else None
+        return _key(additional, self.definitions) if additional else None
 
     def children(self) -> Iterator[tuple[str, Key]]:
         """The keys below, in their order."""
         for name, schema in self.schema.get("properties", {}).items():
-            yield name, _key(schema)
+            yield name, _key(schema, self.definitions)
 
     @property
     def section(self) -> Key | None:
@@ -129,20 +139,25 @@ class Key:
 
 def root() -> Key:
     """The file as a whole."""
-    return Key(json_schema())
+    return root_of(json_schema())
 
 
-def key_at(path: tuple[str | int, ...]) -> Key | None:
-    """The key at ``path``; None where the file has none there."""
-    key: Key | None = root()
+def root_of(schema: JsonSchema) -> Key:
+    """The whole that a schema with its definitions describes."""
+    return Key(schema, schema["$defs"])
+
+
+def key_at(path: tuple[str | int, ...], top: Key) -> Key | None:
+    """The key at ``path`` below ``top``; None where there is none."""
+    key: Key | None = top
     for step in path:
         key = key.child(step) if key is not None else None
     return key
 
 
-def all_paths() -> Iterator[tuple[tuple[str, ...], Key]]:
-    """Every key of the file with its path, list indices left out, outer keys first."""
-    pending: list[tuple[tuple[str, ...], Key]] = [((), root())]
+def all_paths(top: Key | None = None) -> Iterator[tuple[tuple[str, ...], Key]]:
+    """Every key below ``top`` (the file) with its path, list indices left out, outer keys first."""
+    pending: list[tuple[tuple[str, ...], Key]] = [((), top or root())]
     while pending:
         path, key = pending.pop(0)
         for name, child in key.children():
@@ -151,18 +166,18 @@ def all_paths() -> Iterator[tuple[tuple[str, ...], Key]]:
                 pending.append(((*path, name), child.section))
 
 
-def _key(schema: JsonSchema) -> Key:
+def _key(schema: JsonSchema, definitions: JsonSchema) -> Key:
     merged: dict[str, Any] = dict(schema)
     while True:
         if "$ref" in merged:
             name = merged.pop("$ref").rsplit("/", 1)[-1]
-            definition = json_schema()["$defs"][name]
+            definition = definitions[name]
             merged = {**definition, "x-kind": name, "x-about": definition.get("description", ""), **merged}
         elif structure := _structure(merged.get("anyOf", ())):
             del merged["anyOf"]
             merged = {**structure, **merged}
         else:
-            return Key(merged)
+            return Key(merged, definitions)
 
 
 def _structure(choices: Sequence[JsonSchema]) -> JsonSchema | None:
