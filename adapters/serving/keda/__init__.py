@@ -1,0 +1,1 @@
+"""KEDA's external scaler: the numbers of publications, by gRPC."""

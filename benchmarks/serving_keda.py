@@ -1,0 +1,198 @@
+"""How fast KEDA's external scaler answers GetMetrics: ``python -m benchmarks.serving_keda``.
+
+A real server in a process of its own, on one core, tells of many services that change all the while; a client on
+another core asks on a fixed schedule (a slow answer does not hold back the next call), about another service each
+time, over one connection, as KEDA does. Times are from the sending of a call to its answer in the client, so they
+hold the client's own work as well. The exit code is 1 above the allowed p99; that takes a machine with nothing else to
+do, so the server's processor time for a call is shown beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import TypeAlias
+
+import grpc
+import grpc.aio
+
+from adapters.serving.keda.server import ScalerServer, ScalerSettings
+from autoscaler.domain.publication import Publication
+
+ALLOWED_P99_MS = 1.0
+
+_METHOD = "/externalscaler.ExternalScaler/GetMetrics"
+Call: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]"
+_NAMESPACE = "inference"
+_STALE_AFTER_S = 60.0
+
+
+class Services:
+    """Publications of so many services, all of them renewed again and again by another thread."""
+
+    def __init__(self, number: int) -> None:
+        self._names = [_name(index) for index in range(number)]
+        self._latest: dict[str, Publication] = {}
+        self._wakes: list[Callable[[], None]] = []
+        self.renew(replicas=1)
+
+    def renew(self, *, replicas: int) -> None:
+        """Publish anew for each."""
+        for name in self._names:
+            self._latest[name] = Publication(
+                namespace=_NAMESPACE,
+                name=name,
+                at_s=time.time(),
+                stale_after_s=_STALE_AFTER_S,
+                desired_replicas=replicas,
+                targets=(("full", replicas),),
+                signals=(("arrival_rate_rps", 12.5), ("queued_requests", 3.0)),
+            )
+            for wake in self._wakes:
+                wake()
+
+    def of(self, namespace: str, name: str) -> Publication | None:
+        """As the port says."""
+        return self._latest.get(name) if namespace == _NAMESPACE else None
+
+    def within(self, namespace: str) -> Sequence[Publication]:
+        """As the port says."""
+        return [self._latest[name] for name in sorted(self._latest)] if namespace == _NAMESPACE else []
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """As the port says."""
+        self._wakes.append(wake)
+        return lambda: self._wakes.remove(wake)
+
+
+def main() -> int:
+    """Measure and print. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving_keda", description=__doc__)
+    parser.add_argument("--rate", type=float, default=1000.0, help="calls per second")
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long to measure")
+    parser.add_argument("--services", type=int, default=200, help="how many are told of")
+    options = parser.parse_args()
+
+    cores = sorted(os.sched_getaffinity(0))
+    here, there = multiprocessing.Pipe()
+    server = multiprocessing.get_context("spawn").Process(
+        target=_serve, args=(there, options.services, cores[0]), daemon=True
+    )
+    server.start()
+    os.sched_setaffinity(0, {cores[-1]})
+    port: int = here.recv()
+    try:
+        times_s, cpu_s = asyncio.run(_measure(here, port, options.rate, options.seconds, options.services))
+    finally:
+        here.send("stop")
+        server.join(timeout=10)
+    return _report(times_s, cpu_s, rate=options.rate)
+
+
+def _name(index: int) -> str:
+    return f"service-{index}"
+
+
+def _serve(pipe: Connection, services: int, core: int) -> None:
+    os.sched_setaffinity(0, {core})
+    publications = Services(services)
+    server = ScalerServer(publications, ScalerSettings(port=0), now_s=time.time)
+    server.start()
+    ended = threading.Event()
+
+    def renew() -> None:
+        replicas = 1
+        while not ended.wait(1.0):
+            replicas = replicas % 50 + 1
+            publications.renew(replicas=replicas)
+
+    writer = threading.Thread(target=renew)
+    writer.start()
+    pipe.send(server.port)
+    while pipe.recv() != "stop":
+        pipe.send(time.process_time())
+    ended.set()
+    writer.join()
+    server.stop()
+
+
+async def _measure(
+    pipe: Connection, port: int, rate: float, seconds: float, services: int
+) -> tuple[list[float], float]:
+    """Seconds of each call, and the server's seconds of processor time for all."""
+    requests = [_request(_name(index)) for index in range(services)]
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call: Call = channel.unary_unary(_METHOD)
+        await _offer(call, requests, rate=rate, seconds=2.0)  # connects, warms caches
+        gc.collect()
+        gc.disable()  # the client's own pauses are not the server's
+        before_s = _cpu_s(pipe)
+        times_s = await _offer(call, requests, rate=rate, seconds=seconds)
+        return times_s, _cpu_s(pipe) - before_s
+
+
+async def _offer(call: Call, requests: list[bytes], *, rate: float, seconds: float) -> list[float]:
+    times_s: list[float] = []
+
+    async def ask(request: bytes) -> None:
+        begun_s = time.perf_counter()
+        answer = await call(request)
+        times_s.append(time.perf_counter() - begun_s)
+        if b"desired_replicas" not in answer:
+            raise SystemExit(f"answered {answer!r}")
+
+    begun_s = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for index in range(int(rate * seconds)):
+            wait_s = begun_s + index / rate - time.perf_counter()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            group.create_task(ask(requests[index % len(requests)]))
+    return times_s
+
+
+def _request(service: str) -> bytes:
+    """A GetMetricsRequest with a trigger's usual metadata, written by hand: field, length, content."""
+    metadata = {"scalerAddress": "gpu-autoscaler.gpu-autoscaler:9090", "service": service}
+    entries = b"".join(
+        _field(3, _field(1, key.encode()) + _field(2, value.encode())) for key, value in metadata.items()
+    )
+    scaled_object = _field(1, service.encode()) + _field(2, _NAMESPACE.encode()) + entries
+    return _field(1, scaled_object) + _field(2, b"desired_replicas")
+
+
+def _field(number: int, content: bytes) -> bytes:
+    if len(content) > 255:
+        raise ValueError(f"a length of {len(content)} takes more than two bytes")
+    length = bytes([len(content)]) if len(content) < 128 else bytes([0x80 | len(content) & 0x7F, 1])
+    return bytes([number << 3 | 2]) + length + content
+
+
+def _cpu_s(pipe: Connection) -> float:
+    pipe.send("cpu")
+    told: float = pipe.recv()
+    return told
+
+
+def _report(times_s: list[float], cpu_s: float, *, rate: float) -> int:
+    ordered = sorted(times_s)
+    quantiles = {q: 1e3 * ordered[min(len(ordered) - 1, int(q * len(ordered)))] for q in (0.5, 0.99, 0.999)}
+    print(f"GetMetrics               {len(ordered)} calls at {rate:g}/s")
+    print(f"p50, p99, p99.9          {quantiles[0.5]:.2f}, {quantiles[0.99]:.2f}, {quantiles[0.999]:.2f} ms")
+    cpu_us = 1e6 * cpu_s / len(ordered)
+    print(f"server's CPU             {cpu_us:.0f} us a call, {cpu_us * rate / 1e4:.0f} % of a core")
+    if quantiles[0.99] > ALLOWED_P99_MS:
+        print(f"p99 above the allowed {ALLOWED_P99_MS:g} ms")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
