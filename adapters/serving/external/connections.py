@@ -1,0 +1,69 @@
+"""Connections: how many there may be, and how long one may stay that has proven nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+# What http.Transport of Go, and so kube-apiserver, keeps idle connections for is 90 s; it is never us who close one
+# under a request.
+IDLE_S = 120.0
+_UNPROVEN_S = 10.0
+_MAX_HEADER_BYTES = 32 * 1024
+_LINGER_S = 1.0
+
+
+class Connections(web.Server):
+    """The HTTP server of all connections.
+
+    A connection is cut off unless a request on it proves who asks within ``unproven_s``, be it silent, or slow, or
+    sending its request letter by letter; and it is the first to go where there are too many.
+    """
+
+    def __init__(self, handler: Any, *, most: int, unproven_s: float = _UNPROVEN_S) -> None:
+        """``handler``: coroutine function from aiohttp's BaseRequest to its StreamResponse."""
+        super().__init__(
+            handler,
+            access_log=None,  # who reads what is nobody's business
+            auto_decompress=False,
+            keepalive_timeout=IDLE_S,
+            lingering_time=_LINGER_S,
+            max_line_size=_MAX_HEADER_BYTES,
+            max_field_size=_MAX_HEADER_BYTES,
+        )
+        self._most = most
+        self._unproven_s = unproven_s
+        self._unproven: dict[asyncio.BaseTransport, asyncio.TimerHandle] = {}
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """aiohttp's; after the TLS handshake."""
+        super().connection_made(handler, transport)
+        if len(self.connections) > self._most:
+            # The oldest of them, which is the newcomer itself where all others have proven who they are.
+            self._cut_off(next(iter(self._unproven), transport))
+        if not transport.is_closing():
+            loop = asyncio.get_running_loop()
+            self._unproven[transport] = loop.call_later(self._unproven_s, self._cut_off, transport)
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        """aiohttp's."""
+        if handler.transport is not None:
+            self._forget(handler.transport)
+        super().connection_lost(handler, exc)
+
+    def proven(self, transport: asyncio.BaseTransport) -> None:
+        """It may stay."""
+        if self._unproven:
+            self._forget(transport)
+
+    def _forget(self, transport: asyncio.BaseTransport) -> None:
+        timer = self._unproven.pop(transport, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _cut_off(self, transport: asyncio.BaseTransport) -> None:
+        self._forget(transport)
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.abort()

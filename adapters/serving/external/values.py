@@ -1,0 +1,146 @@
+"""What an HPA reads: the values of one metric within a namespace, or the sentence that says why there are none.
+
+An HPA adds up the items that it gets and compares no time (k8s.io/kubernetes, podautoscaler/replica_calculator.go), so
+whatever is stale, unknown or only half known is an error: the HPA then keeps its replicas, and shows the sentence.
+The sentences hold nothing that changes from one read to the next, or each read would make a new event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from adapters.serving.external.answers import Answer, FailedError, Failure, json_bytes
+from adapters.serving.external.discovery import GROUP, KIND, VERSION
+from adapters.serving.external.quantity import quantity
+from adapters.serving.external.selector import Selector, SelectorError, parse_selector
+from autoscaler.domain.publication import DESIRED_REPLICAS, Publication
+from autoscaler.domain.reading import Unknown
+from autoscaler.ports import Publications, UnavailableError
+
+SERVICE = "service"
+_KEDA_LABEL = "scaledobject.keda.sh/name"
+_MOST_NAMES = 10
+
+
+def read_metric(
+    publications: Publications, *, namespace: str, metric: str, label_selector: str, now_s: float
+) -> Answer:
+    """An ExternalMetricValueList with one item per matching service. Raises FailedError.
+
+    Selectors may ask for a publication's labels and for ``service``, the name of its InferenceAutoscaler.
+    """
+    try:
+        selector = parse_selector(label_selector)
+    except SelectorError as error:
+        raise FailedError(Failure.BAD_REQUEST, f"labelSelector {label_selector!r}: {error}") from error
+    try:
+        matching = _matching(publications, namespace, selector)
+        if not matching:
+            raise FailedError(Failure.NOT_FOUND, _nothing(publications.within(namespace), namespace, selector))
+    except UnavailableError as error:
+        raise FailedError(
+            Failure.UNAVAILABLE, f"the services are not known yet ({error}); this passes once they are read"
+        ) from error
+    if len(matching) > 1:
+        _check_sum(matching, namespace, metric, selector)
+    items = [_item(publication, metric, now_s) for publication in matching]
+    return Answer(
+        body=json_bytes({"kind": KIND, "apiVersion": f"{GROUP}/{VERSION}", "metadata": {}, "items": items}),
+        headers=(("Cache-Control", "no-store"),),
+    )
+
+
+def _matching(publications: Publications, namespace: str, selector: Selector) -> list[Publication]:
+    service = selector.only(SERVICE)
+    if service is not None:
+        publication = publications.of(namespace, service)
+        candidates: Sequence[Publication] = () if publication is None else (publication,)
+    else:
+        candidates = publications.within(namespace)
+    return [each for each in candidates if selector.matches(_labels(each))]
+
+
+def _labels(publication: Publication) -> dict[str, str]:
+    return {**dict(publication.labels), SERVICE: publication.name}
+
+
+def _check_sum(matching: list[Publication], namespace: str, metric: str, selector: Selector) -> None:
+    """Numbers of replicas of several services make no sense as a sum, other sums only where they were asked for."""
+    if metric != DESIRED_REPLICAS and selector.requirements:
+        return
+    raise FailedError(
+        Failure.BAD_REQUEST,
+        f"{len(matching)} services of namespace {namespace} match and an HPA would add up their {metric}; "
+        f"add a selector with matchLabels {{{SERVICE}: NAME}}, NAME being one of {_names(matching)}",
+    )
+
+
+def _nothing(existing: Sequence[Publication], namespace: str, selector: Selector) -> str:
+    if any(requirement.key == _KEDA_LABEL for requirement in selector.requirements):
+        return (
+            f"this HPA was made by KEDA, but APIService {VERSION}.{GROUP} does not lead to KEDA's adapter; "
+            "give it back to KEDA, and let the ScaledObject ask this autoscaler by a trigger of type external"
+        )
+    if not existing:
+        return (
+            f"there is no InferenceAutoscaler in namespace {namespace}; an HPA reads those of its own namespace, "
+            "so create one there"
+        )
+    service = selector.only(SERVICE)
+    if service is not None and all(each.name != service for each in existing):
+        return (
+            f"there is no InferenceAutoscaler {service} in namespace {namespace}; "
+            f"set the metric's selector to {SERVICE}: NAME, NAME being one of {_names(existing)}"
+        )
+    return (
+        f"none of the {len(existing)} services in namespace {namespace} has the labels that the metric's selector "
+        f"asks for; set it to {SERVICE}: NAME, NAME being one of {_names(existing)}"
+    )
+
+
+def _item(publication: Publication, metric: str, now_s: float) -> dict[str, object]:
+    who = f"service {publication.name} in namespace {publication.namespace}"
+    value = publication.value(metric)
+    if value is None:
+        known = (DESIRED_REPLICAS, *(name for name, _ in publication.signals))
+        raise FailedError(
+            Failure.NOT_FOUND, f"{who} has no metric {metric}; set the metric's name to one of {', '.join(known)}"
+        )
+    told_at = _rfc3339(publication.at_s)
+    if publication.stale(now_s):
+        raise FailedError(
+            Failure.UNAVAILABLE,
+            f"{who} was last decided on at {told_at}, and after {publication.stale_after_s:g} s a decision counts as "
+            "stale; see whether the autoscaler's leader runs and what it logs; until then the replicas stay as they "
+            "are",
+        )
+    if publication.at_s - now_s > max(publication.stale_after_s, 1.0):
+        raise FailedError(
+            Failure.UNAVAILABLE,
+            f"{who} was last decided on at {told_at}, which has not come yet here; set the clocks of the nodes that "
+            "run the autoscaler",
+        )
+    if isinstance(value, Unknown):
+        raise FailedError(
+            Failure.UNAVAILABLE,
+            f"{metric} of {who} is {value}; until it is known the replicas stay as they are, see kubectl -n "
+            f"{publication.namespace} describe inferenceautoscaler {publication.name}",
+        )
+    try:
+        told = quantity(value)
+    except ValueError as error:
+        raise FailedError(
+            Failure.UNAVAILABLE, f"{metric} of {who} can't be told: {error}; until it can the replicas stay"
+        ) from error
+    return {"metricName": metric, "metricLabels": _labels(publication), "timestamp": told_at, "value": told}
+
+
+def _names(publications: Sequence[Publication]) -> str:
+    names = [each.name for each in publications]
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _rfc3339(at_s: float) -> str:
+    return datetime.fromtimestamp(int(at_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
