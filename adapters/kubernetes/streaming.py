@@ -48,7 +48,7 @@ class LineStream:
 
     def close(self) -> None:
         """End it; a thread that waits for the next line is woken. May be called twice."""
-        with suppress(*FAILURES):
+        with suppress(*FAILURES, RuntimeError):  # RuntimeError: it ended and its connection serves others
             self._response.shutdown()
 
     def __enter__(self) -> LineStream:
