@@ -75,6 +75,7 @@ Name = Annotated[
     str,
     Field(
         pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+        max_length=63,
         json_schema_extra=_form("a name of up to 63 lower-case letters, digits and dashes"),
     ),
 ]
@@ -140,7 +141,10 @@ Names = Annotated[
         }
     ),
 ]
-UrlPath = Annotated[str, Field(pattern=r"^/[!-~]{0,1023}$", json_schema_extra=_form("a URL path that begins with /"))]
+UrlPath = Annotated[
+    str,
+    Field(pattern=r"^/[!-~]{0,1023}$", max_length=1024, json_schema_extra=_form("a URL path that begins with /")),
+]
 Host = Annotated[
     str,
     Field(

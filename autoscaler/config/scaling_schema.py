@@ -95,6 +95,7 @@ ProfileName = Annotated[
     str,
     Field(
         pattern=r"^[^/]{1,100}/.{1,300}/tp[0-9]{1,4}$",
+        max_length=410,
         examples=profile_names(),
         json_schema_extra={"x-form": "the name of a profile, GPU/model/tpN"},
     ),

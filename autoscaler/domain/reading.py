@@ -6,6 +6,7 @@ A value is a number (zero included: "known idle") or an ``Unknown``. Python itse
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NoReturn, TypeGuard
@@ -34,6 +35,8 @@ class UnknownReason(StrEnum):
     NO_OBSERVATIONS = "NoObservations"
     IMPOSSIBLE_FIT = "ImpossibleFit"
     UNSATISFIABLE = "Unsatisfiable"
+    HELD = "Held"
+    UNDECIDED = "Undecided"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +78,6 @@ class Histogram:
         if len(self.bounds) != len(self.counts):
             raise ValueError(f"{len(self.bounds)} bounds but {len(self.counts)} counts")
 
-    def since(self, earlier: Histogram) -> Histogram | Unknown:
-        """Observations made after ``earlier``; Unknown(RESET) where a count ran back or the bounds differ."""
-        if self.bounds != earlier.bounds:
-            return Unknown(UnknownReason.RESET, "bucket bounds changed")
-        if self.count < earlier.count:
-            return Unknown(UnknownReason.RESET, "count ran back")
-        counts = tuple([now - then for now, then in zip(self.counts, earlier.counts, strict=True)])
-        if counts and min(counts) < 0:
-            return Unknown(UnknownReason.RESET, "bucket ran back")
-        return Histogram(self.bounds, counts, self.count - earlier.count, self.total - earlier.total)
-
     def plus(self, other: Histogram) -> Histogram | Unknown:
         """Both together; only identical bounds may be merged (buckets of engine versions differ)."""
         if self.bounds != other.bounds:
@@ -93,20 +85,24 @@ class Histogram:
         counts = tuple([a + b for a, b in zip(self.counts, other.counts, strict=True)])
         return Histogram(self.bounds, counts, self.count + other.count, self.total + other.total)
 
-    def share_within(self, threshold: float) -> Measured:
-        """Share of observations at or below ``threshold``, linear inside the bucket that holds it.
+    def within(self, threshold: float) -> float:
+        """Observations at or below ``threshold``, linear inside the bucket that holds it.
 
-        Above the last finite bound only a lower estimate is known: the share at that bound is returned.
+        Above the last finite bound only a lower estimate is known: those at or below that bound.
         """
+        index = bisect_left(self.bounds, threshold)
+        below_bound, below = (self.bounds[index - 1], self.counts[index - 1]) if index else (0.0, 0.0)
+        if index == len(self.bounds):
+            return below
+        width = self.bounds[index] - below_bound
+        part = max(0.0, threshold - below_bound) / width if width > 0 else 1.0
+        return below + (self.counts[index] - below) * part
+
+    def share_within(self, threshold: float) -> Measured:
+        """Share of observations at or below ``threshold``; see ``within``."""
         if self.count <= 0:
             return Unknown(UnknownReason.NO_OBSERVATIONS)
-        below_bound, below = 0.0, 0.0
-        for bound, count in zip(self.bounds, self.counts, strict=True):
-            if threshold <= bound:
-                part = 1.0 if bound == below_bound else (threshold - below_bound) / (bound - below_bound)
-                return min(1.0, (below + (count - below) * max(0.0, part)) / self.count)
-            below_bound, below = bound, count
-        return min(1.0, below / self.count)
+        return min(1.0, self.within(threshold) / self.count)
 
     def quantile(self, q: float) -> Measured:
         """The ``q`` quantile, linear inside its bucket; the last finite bound where it lies beyond ("at least")."""

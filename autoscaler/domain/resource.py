@@ -82,8 +82,7 @@ class AutoscalerResource:
 
     ``service.id`` is "namespace/name"; the devices of its variants are open here (the pod templates tell them).
     ``labels``: its own, sorted. ``created_s``: of two resources on one target the older has it. ``sources``: one for
-    each variant of the service, in its order. ``unschedulable_deadline_s``: how long a pod may wait for a node before
-    its replica is taken back.
+    each variant of the service, in its order.
     """
 
     namespace: str
@@ -96,7 +95,6 @@ class AutoscalerResource:
     service: Service
     sources: tuple[VariantSource, ...]
     metrics: MetricsEndpoint = MetricsEndpoint()
-    unschedulable_deadline_s: float = 300.0
 
     def __post_init__(self) -> None:
         sources = [source.variant for source in self.sources]
