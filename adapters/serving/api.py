@@ -22,9 +22,10 @@ from adapters.serving.guard import Guard
 from adapters.serving.metrics import registry_of
 from adapters.serving.pages import dashboard_page, static_file
 from adapters.serving.store import DecisionBoard, DecisionHistory, Entry
+from adapters.serving.targets import add_targets
 from adapters.serving.views import DecisionList, TimelineView, age_of, detail_of, list_of, summary_of
 from autoscaler.domain.service import ServiceId
-from autoscaler.ports import PortError
+from autoscaler.ports import PortError, Publications
 
 _MOST_DECISIONS = 1000
 _ABOUT = (
@@ -55,8 +56,12 @@ def create_app(
     settings: ApiSettings,
     now_s: Callable[[], float],
     version: str,
+    publications: Publications | None = None,
 ) -> Api:
-    """The whole API over a board; ``history`` answers for the past (the board itself may, for the latest alone)."""
+    """The whole API over a board; ``history`` answers for the past (the board itself may, for the latest alone).
+
+    ``publications``: what is told to others, where there is such a thing.
+    """
     streams = Streams(board, now_s=now_s)
     app = FastAPI(title="GPU Autoscaler", version=version, description=_ABOUT, docs_url=None, redoc_url=None)
     _add_errors(app)
@@ -65,6 +70,8 @@ def create_app(
     _add_services(app, board, now_s)
     _add_history(app, board, history, now_s)
     _add_events(app, streams)
+    if publications is not None:
+        add_targets(app, publications, now_s)
     _add_dashboard(app)
     return Api(app=Guard(app, gatekeeper=Gatekeeper(settings)), streams=streams)
 

@@ -20,12 +20,17 @@ class Question:
     """Which number is asked for.
 
     ``metric``: desired_replicas or a signal. ``variant``: desired_replicas of this variant alone; None: of all.
+    Raises ValueError for a signal by variant.
     """
 
     namespace: str
     name: str
     metric: str = DESIRED_REPLICAS
     variant: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.variant is not None and self.metric != DESIRED_REPLICAS:
+            raise ValueError(f"variant: only {DESIRED_REPLICAS} is told by variant, not {self.metric}")
 
 
 class Withheld(StrEnum):
@@ -67,7 +72,7 @@ def publication_of(publications: Publications, question: Question, *, now_s: flo
 def number_of(publications: Publications, question: Question, *, now_s: float) -> float | NoNumber:
     """The number, always finite."""
     found = publication_of(publications, question, now_s=now_s)
-    return found if isinstance(found, NoNumber) else _number(found, question)
+    return found if isinstance(found, NoNumber) else number_in(found, question)
 
 
 def activity_of(publications: Publications, question: Question, *, now_s: float) -> bool | NoNumber:
@@ -79,16 +84,17 @@ def activity_of(publications: Publications, question: Question, *, now_s: float)
     found = publication_of(publications, question, now_s=now_s)
     if isinstance(found, NoNumber):
         return found
-    desired = _number(found, Question(namespace=found.namespace, name=found.name, variant=question.variant))
+    desired = number_in(found, Question(namespace=found.namespace, name=found.name, variant=question.variant))
     if not isinstance(desired, NoNumber):
         return desired > 0
     if question.metric == DESIRED_REPLICAS:
         return desired
-    signal = _number(found, question)
+    signal = number_in(found, question)
     return True if not isinstance(signal, NoNumber) and signal > 0 else desired
 
 
-def _number(publication: Publication, question: Question) -> float | NoNumber:
+def number_in(publication: Publication, question: Question) -> float | NoNumber:
+    """The number in a publication that may be relied on, always finite."""
     value = publication.value(question.metric)
     if value is None:
         known = ", ".join([DESIRED_REPLICAS, *sorted(name for name, _ in publication.signals)])

@@ -22,6 +22,7 @@ from autoscaler.domain.demand import Demand, DemandSource, Forecast
 from autoscaler.domain.plan import Hold, Plan, Reason, ServiceDecision, Stage, StageResult, VariantTarget
 from autoscaler.domain.reading import Unknown, UnknownReason
 from autoscaler.domain.service import Bounds, Service, ServiceId, Slo, Variant
+from autoscaler.ports import Publications
 
 START_S = 1_760_000_000.0
 INTERVAL_S = 5.0
@@ -292,12 +293,23 @@ class Served:
 
 @contextmanager
 def serving(
-    *, services: tuple[Service, ...], settings: ApiSettings | None = None, history: DecisionHistory | None = None
+    *,
+    services: tuple[Service, ...],
+    settings: ApiSettings | None = None,
+    history: DecisionHistory | None = None,
+    publications: Publications | None = None,
 ) -> Iterator[Served]:
     """A real server on a free port of this machine."""
     settings = replace(settings or ApiSettings(), port=0)
     clock, board = SteppedClock(), DecisionBoard(services=services, stale_after_s=15.0)
-    api = create_app(board=board, history=history or board, settings=settings, now_s=clock, version="1.2.3")
+    api = create_app(
+        board=board,
+        history=history or board,
+        settings=settings,
+        now_s=clock,
+        version="1.2.3",
+        publications=publications,
+    )
     server = ApiServer(api, settings)
     server.start()
     try:

@@ -53,15 +53,15 @@ def trigger_of(scaled_object: ScaledObjectRef) -> Trigger:
         raise MetadataError(
             f"{METRIC_KEY}: must be letters, digits, '-', '_' and '.', such as {DESIRED_REPLICAS}, got {metric!r}"
         )
-    variant = _text(metadata, VARIANT_KEY)
-    if variant is not None and metric != DESIRED_REPLICAS:
-        raise MetadataError(f"{VARIANT_KEY}: only {DESIRED_REPLICAS} is told by variant, not {metric}")
-    question = Question(
-        namespace=scaled_object.namespace,
-        name=_text(metadata, SERVICE_KEY) or scaled_object.name,
-        metric=metric,
-        variant=variant,
-    )
+    try:
+        question = Question(
+            namespace=scaled_object.namespace,
+            name=_text(metadata, SERVICE_KEY) or scaled_object.name,
+            metric=metric,
+            variant=_text(metadata, VARIANT_KEY),
+        )
+    except ValueError as error:
+        raise MetadataError(str(error)) from error
     return Trigger(question=question, target_size=_target_size(metadata))
 
 
