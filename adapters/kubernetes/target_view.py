@@ -54,13 +54,17 @@ class PodGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """A change of the pod template that is under way. ``updated`` of ``wanted`` pods have the new template."""
+    """A change of the pod template that is under way. ``updated`` of ``wanted`` pods have the new template.
+
+    ``stalled``: it has made no progress for so long that its deadline has passed.
+    """
 
     updated: int
     wanted: int
+    stalled: bool = False
 
     def __str__(self) -> str:
-        return f"rollout under way, {self.updated} of {self.wanted} updated"
+        return f"a rollout {'is stuck' if self.stalled else 'is under way'}, {self.updated} of {self.wanted} updated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +92,26 @@ class Deployer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleWrite:
+    """How a count is written: by PUT of ``scale_path`` where the object has a scale subresource, else by a patch of
+    ``object_path`` at ``pointer`` (keys and list indexes). ``guard``: a pointer and what must still be there, for
+    elements of lists, which a change may move.
+    """
+
+    object_path: str
+    scale_path: str | None = None
+    pointer: tuple[str | int, ...] = ("spec", "replicas")
+    guard: tuple[tuple[str | int, ...], str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetView:
     """One object with replicas.
 
     ``ref``: as the user named it; ``scaled``: the object whose count is written, which is another one where ``ref``
-    has no count of its own (a KServe InferenceService is scaled by its Deployment). ``uid``, ``resource_version``,
-    ``labels``: of ``scaled``.
+    has no count of its own (a KServe InferenceService is scaled by its Deployment) or is made by another (a Deployment
+    of a NIMService). ``between``: the objects on the way. ``uid``, ``resource_version``: of ``scaled``.
+    ``write``: how its count is written.
 
     ``replicas``: asked for (spec); ``status_replicas``: reported. ``selector``: finds all its pods, None where nothing
     tells. ``leader``: among them, the pods that answer for their replica, None where each pod does. ``group_label``:
@@ -109,6 +127,7 @@ class TargetView:
     scaled: TargetRef
     uid: str
     resource_version: str
+    write: ScaleWrite
     replicas: int
     status_replicas: int | None = None
     selector: LabelSelector | None = None
@@ -121,6 +140,12 @@ class TargetView:
     deployers: tuple[Deployer, ...] = ()
     honours_deletion_cost: bool = False
     refusal: str | None = None
+    between: tuple[TargetRef, ...] = ()
+
+    @property
+    def chain(self) -> tuple[TargetRef, ...]:
+        """All objects from the named one to the scaled one: who else scales any of them scales the same pods."""
+        return tuple(dict.fromkeys((self.ref, *self.between, self.scaled)))
 
     @property
     def pods_per_replica(self) -> int:

@@ -1,0 +1,64 @@
+"""Who writes a field of an object, and which tool installed the object: told by its metadata.
+
+Sources: Kubernetes docs, "Server-Side Apply" (managedFields); Argo CD docs, "Resource Tracking"; Flux docs,
+"Kustomization" and "HelmRelease" (the labels of what they apply); Helm docs, "Labels and Annotations".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from adapters.kubernetes.raw_json import JsonObject, inner, moment_s, objects, optional_text, strings
+from adapters.kubernetes.target_view import Deployer, FieldWriter
+
+
+def writers_of(source: JsonObject, *path: str) -> tuple[FieldWriter, ...]:
+    """The managers that own the field at ``path``, the latest first. Raises ShapeError."""
+    found = [
+        FieldWriter(
+            manager=optional_text(entry, "manager") or "unknown",
+            operation=optional_text(entry, "operation") or "Update",
+            at_s=moment_s(entry, "time"),
+            subresource=optional_text(entry, "subresource") or "",
+        )
+        for entry in objects(source, "metadata", "managedFields")
+        if _owns(inner(entry, "fieldsV1"), path)
+    ]
+    return tuple(sorted(found, key=lambda writer: writer.at_s or 0.0, reverse=True))
+
+
+def _owns(fields: JsonObject, path: Sequence[str]) -> bool:
+    """Whether a set of fields holds the one at ``path``, alone or as part of a whole that is owned in one piece."""
+    here: Mapping[str, object] = fields
+    for depth, key in enumerate(path):
+        below = here.get(f"f:{key}")
+        if not isinstance(below, Mapping):
+            return False
+        if not below:
+            # an atomic field has no fields below it; with the whole path walked it is the field itself
+            return depth > 0 or len(path) == 1
+        here = below
+    return True
+
+
+def deployers_of(source: JsonObject) -> tuple[Deployer, ...]:
+    """The tools that say that the object is theirs. Raises ShapeError."""
+    labels, annotations = strings(source, "metadata", "labels"), strings(source, "metadata", "annotations")
+    found = []
+    if tracking := annotations.get("argocd.argoproj.io/tracking-id"):
+        found.append(Deployer(tool="Argo CD application", name=tracking.partition(":")[0]))
+    elif application := labels.get("argocd.argoproj.io/instance"):
+        found.append(Deployer(tool="Argo CD application", name=application))
+    for key, tool in _FLUX_LABELS.items():
+        if name := labels.get(key):
+            found.append(Deployer(tool=tool, name=name))
+    release = annotations.get("meta.helm.sh/release-name")
+    if release and not found:
+        found.append(Deployer(tool="Helm release", name=release))
+    return tuple(found)
+
+
+_FLUX_LABELS = {
+    "kustomize.toolkit.fluxcd.io/name": "Flux Kustomization",
+    "helm.toolkit.fluxcd.io/name": "Flux HelmRelease",
+}
