@@ -61,7 +61,12 @@ demo: setup ## replay real traffic against a scaled fleet, about 3 minutes (ENGI
 
 .PHONY: test
 test: setup ## run every test that Python alone can carry (PYTEST_ARGS: more arguments)
-	$(BIN)/python -m pytest -m "not engines" -n $(WORKERS) --dist worksteal --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not engines and not cluster" -n $(WORKERS) --dist worksteal --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+
+.PHONY: test-cluster
+test-cluster: setup ## build a real control plane (from source, once, 15 minutes; needs Go) and run the tests on it
+	$(BIN)/python -m tests.cluster.build
+	$(BIN)/python -m pytest -m cluster --timeout 600 $(PYTEST_ARGS)
 
 .PHONY: test-engines
 test-engines: setup ## fetch real engines (6 GB, once) and run the tests on them

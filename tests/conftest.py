@@ -7,6 +7,8 @@ import shutil
 
 import pytest
 
+pytest_plugins = ("tests.cluster.fixture",)
+
 _BROWSER = ("chromium", "chromedriver")
 
 

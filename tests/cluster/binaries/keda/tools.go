@@ -1,0 +1,9 @@
+//go:build tools
+
+// Package tools names the commands that are built, so that go.mod and go.sum hold all that they need.
+package tools
+
+import (
+	_ "github.com/kedacore/keda/v2/cmd/adapter"
+	_ "github.com/kedacore/keda/v2/cmd/operator"
+)
