@@ -31,6 +31,7 @@ def needs_of(template: JsonObject) -> PodNeeds:
     return PodNeeds(
         requests=_effective(spec, "requests"),
         limits=_effective(spec, "limits"),
+        largest_limits=_largest(spec, "limits"),
         node_selector=dict(strings(spec, "nodeSelector")),
         node_terms=tuple(_node_term(each) for each in objects(spec, *_REQUIRED_NODES)),
         tolerations=tuple(_toleration(each) for each in objects(spec, "tolerations")),
@@ -59,6 +60,13 @@ def _effective(spec: JsonObject, which: str) -> Mapping[str, float]:
     effective = dict(_larger(_sum((together, sidecars)), highest))
     effective.update(_amounts(spec, which))  # what the pod as a whole is given replaces the sum of its parts
     return _sum((effective, _quantities(spec, "overhead")))
+
+
+def _largest(spec: JsonObject, which: str) -> Mapping[str, float]:
+    highest: dict[str, float] = {}
+    for container in (*objects(spec, "containers"), *objects(spec, "initContainers")):
+        highest = _larger(highest, _amounts(container, which))
+    return highest
 
 
 def _amounts(container: JsonObject, which: str) -> Mapping[str, float]:

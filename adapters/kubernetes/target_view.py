@@ -25,12 +25,14 @@ class PodNeeds:
     """What the scheduler and quotas look at in a pod of one template.
 
     ``requests``/``limits``: effective amounts by resource in base units (cores, bytes, devices), containers, init
-    containers, sidecars and overhead taken together. ``node_terms``: required node affinity, alternatives; empty for
+    containers, sidecars and overhead taken together. ``largest_limits``: the highest limit that any one container has,
+    by resource. ``node_terms``: required node affinity, alternatives; empty for
     none. ``priority``: where the template itself has it; else it comes from ``priority_class``.
     """
 
     requests: Mapping[str, float] = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
+    largest_limits: Mapping[str, float] = field(default_factory=dict)
     node_selector: Mapping[str, str] = field(default_factory=dict)
     node_terms: tuple[NodeTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
