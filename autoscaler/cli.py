@@ -22,10 +22,12 @@ from adapters.local.recording import Recording
 from autoscaler.codec import to_plain
 from autoscaler.compose import collect_garbage_less_often
 from autoscaler.config import ConfigError, ConfigFile, json_schema, load
+from autoscaler.config.resource_crd import definition_file
 from autoscaler.domain.plan import ServiceDecision
 from autoscaler.domain.service import Engine, ServiceId
 from autoscaler.local_look import Onlooker
 from autoscaler.local_run import LocalRun
+from autoscaler.manifest_commands import app as manifests_app
 from autoscaler.ports import PortError
 from autoscaler.replaying import replay
 from autoscaler.reporting import log_to
@@ -38,6 +40,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(manifests_app, name="manifests")
 
 
 class Output(StrEnum):
@@ -171,9 +174,17 @@ def read(
 
 
 @app.command()
-def schema() -> None:
-    """Print the JSON schema of the configuration file."""
-    print(json.dumps(json_schema(), indent=2))
+def schema(
+    *,
+    resource: Annotated[
+        bool, typer.Option("--resource", help="The definition of the custom resource InferenceAutoscaler, as YAML.")
+    ] = False,
+) -> None:
+    """Print the JSON schema of the configuration file, or what a cluster has to be told of the custom resource."""
+    if resource:
+        print(definition_file(), end="")
+    else:
+        print(json.dumps(json_schema(), indent=2))
 
 
 @app.command()

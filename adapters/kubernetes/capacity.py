@@ -103,7 +103,7 @@ def _offered(place: Place, allocatable: int, held: Held, pool: str) -> list[Devi
 
 
 def _device(place: Place, count: int, pool: str, holder_priority: int | None = None) -> Device:
-    holder = "" if holder_priority is None else f"/below-{holder_priority + 1}"
+    holder = "" if holder_priority is None else f"/priority{holder_priority}"
     return Device(
         id=f"{place.node}/{place.kind}{holder}",
         kind=place.kind,

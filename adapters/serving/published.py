@@ -1,10 +1,14 @@
-"""One number of a service, or why none may be given: what KEDA and the JSON API answer from."""
+"""One number of a service, or why none may be given: what KEDA and the JSON API answer from.
+
+The sentences hold nothing that changes from one read to the next: KEDA makes an event of each new one.
+"""
 
 from __future__ import annotations
 
 import difflib
 import math
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from autoscaler.domain.publication import DESIRED_REPLICAS, Publication
@@ -13,6 +17,7 @@ from autoscaler.ports import Publications, UnavailableError
 
 # Comparing a wrong name with more names than these takes longer than an answer may.
 _MOST_NAMES_COMPARED = 200
+_CLOCKS_APART_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +65,18 @@ def publication_of(publications: Publications, question: Question, *, now_s: flo
         return NoNumber(Withheld.NOT_LOADED, f"not all services are known yet: {error}; ask again in a few seconds")
     if found is None:
         return NoNumber(Withheld.UNKNOWN_SERVICE, _no_such_service(publications, question))
+    told_at = datetime.fromtimestamp(found.at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if found.stale(now_s):
         return NoNumber(
             Withheld.STALE,
-            f"the latest decision on {found.name} is {now_s - found.at_s:.0f} s old, and after "
-            f"{found.stale_after_s:g} s it is not told any more: no controller decides; look at its pods and their log",
+            f"{found.name} was last decided on at {told_at}, and after {found.stale_after_s:g} s a decision is not told "
+            "any more: no controller decides; look at its pods and their log",
+        )
+    if found.at_s - now_s > max(found.stale_after_s, _CLOCKS_APART_S):
+        return NoNumber(
+            Withheld.STALE,
+            f"{found.name} was last decided on at {told_at}, which has not come yet here; set the clocks of the nodes "
+            "that run the controller",
         )
     return found
 

@@ -143,7 +143,7 @@ Names = Annotated[
 ]
 UrlPath = Annotated[
     str,
-    Field(pattern=r"^/[!-~]{0,1023}$", max_length=1024, json_schema_extra=_form("a URL path that begins with /")),
+    Field(pattern=r"^/[!-~]*$", max_length=1024, json_schema_extra=_form("a URL path that begins with /")),
 ]
 Host = Annotated[
     str,

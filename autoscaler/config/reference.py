@@ -1,6 +1,7 @@
 """Documentation and examples made of the schema: ``python -m autoscaler.config.reference [--check]``.
 
-Written: docs/configuration.md, docs/configuration.schema.json and examples/full.yaml, all below the present folder.
+Written, all below the present folder: docs/configuration.md, docs/configuration.schema.json, examples/full.yaml,
+docs/inferenceautoscaler.md and the chart's custom resource definition.
 With ``--check`` nothing is written; the exit code is 1 where a file is not as it would be written.
 """
 
@@ -12,12 +13,12 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
-
+from autoscaler.config.key_tables import allowed, inline, key_tables
+from autoscaler.config.resource_crd import definition_file
+from autoscaler.config.resource_reference import resource_page
 from autoscaler.config.shape import Key, json_schema, root
 from autoscaler.config.watching import RESTART_KEYS
 
-_TOP = "The file"
 _VALUES = {
     "name": "chat",
     "slo": {"ttft": "2s", "itl": "50ms"},
@@ -71,20 +72,7 @@ def configuration_page(minimal: str) -> str:
     """docs/configuration.md; ``minimal``: the text of the smallest example."""
     restart = ", ".join(f"`{key}`" for key in RESTART_KEYS)
     parts = [_INTRODUCTION.format(minimal=minimal, restart=restart)]
-    documented: dict[str, str] = {}
-    for path, key in _sections(root(), _TOP):
-        section = key.section
-        assert section is not None
-        parts.append(f"\n## {path}\n\n")
-        kind = section.kind
-        if kind in documented:
-            parts.append(f"The keys of `{documented[kind]}`.\n")
-            continue
-        if kind:
-            documented[kind] = path
-            parts.append(f"{section.about}\n\n".replace("``", "`"))
-        parts.append("| key | default | allowed | meaning |\n|---|---|---|---|\n")
-        parts += [_row(section, name, child) for name, child in section.children()]
+    parts += key_tables(root(), "The file")
     return "".join(parts)
 
 
@@ -102,42 +90,14 @@ def full_example() -> str:
 def generated_files(folder: Path) -> dict[Path, str]:
     """What has to stand in which file below ``folder``."""
     minimal = (folder / "examples" / "minimal.yaml").read_text(encoding="utf-8")
+    resource = (folder / "examples" / "kubernetes" / "inferenceautoscaler.yaml").read_text(encoding="utf-8")
     return {
         folder / "docs" / "configuration.md": configuration_page(minimal),
         folder / "docs" / "configuration.schema.json": json.dumps(json_schema(), indent=1) + "\n",
+        folder / "docs" / "inferenceautoscaler.md": resource_page(resource),
         folder / "examples" / "full.yaml": full_example(),
+        folder / "charts" / "gpu-autoscaler" / "crds" / "inferenceautoscalers.yaml": definition_file(),
     }
-
-
-def _sections(key: Key, path: str) -> Iterator[tuple[str, Key]]:
-    yield path, key
-    section = key.section
-    assert section is not None
-    for name, child in section.children():
-        if child.section is not None:
-            suffix = "[]" if child.schema.get("type") == "array" else ""
-            yield from _sections(child, f"{'' if path == _TOP else path + '.'}{name}{suffix}")
-
-
-def _row(section: Key, name: str, key: Key) -> str:
-    default = "required" if section.required(name) else _default_text(key)
-    meaning = key.description.replace("``", "`")
-    if key.examples:
-        meaning += " Shipped: " + ", ".join(f"`{example}`" for example in key.examples) + "."
-    cells = (f"`{name}`", default, _allowed(key), meaning)
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
-
-
-def _default_text(key: Key) -> str:
-    if key.default is None:
-        return "unset"
-    return "below" if key.section is not None and key.default else f"`{_inline(key.default)}`"
-
-
-def _allowed(key: Key) -> str:
-    if key.section is not None:
-        return "mapping" if key.schema.get("type") == "object" else "list, of mappings"
-    return key.form.removeprefix("a ").removeprefix("an ").removeprefix("the ").replace("whole number", "integer")
 
 
 def _example(section: Key, *, indent: str) -> Iterator[str]:
@@ -158,25 +118,25 @@ def _example(section: Key, *, indent: str) -> Iterator[str]:
         else:
             if key.section is not None:
                 examples = _EXAMPLES[key.section.kind]
-                yield f"{indent}# For example: " + " or ".join(_inline(example) for example in examples)
-            yield f"{indent}{name}: {_inline(key.default)}"
+                yield f"{indent}# For example: " + " or ".join(inline(example) for example in examples)
+            yield f"{indent}{name}: {inline(key.default)}"
 
 
 def _comment(key: Key) -> str:
     """The description, and the range where it is no more than words or numbers."""
     short = "enum" in key.schema or key.schema.get("type") in ("integer", "number")
-    return f"{key.description} Allowed: {_allowed(key)}." if short else key.description
+    return f"{key.description} Allowed: {allowed(key)}." if short else key.description
 
 
 def _given(name: str, key: Key, indent: str) -> Iterator[str]:
     value = _VALUES[name]
     if key.section is None or not isinstance(value, dict):
-        yield f"{indent}{name}: {_inline(value)}"
+        yield f"{indent}{name}: {inline(value)}"
         return
     yield f"{indent}{name}:"
     for child_name, child in key.section.children():
         yield from (f"{indent}  # {line}" for line in textwrap.wrap(child.description, _WIDTH))
-        yield f"{indent}  {child_name}: {_inline(value.get(child_name, child.default))}"
+        yield f"{indent}  {child_name}: {inline(value.get(child_name, child.default))}"
 
 
 def _list_item(lines: Iterator[str]) -> Iterator[str]:
@@ -188,11 +148,6 @@ def _list_item(lines: Iterator[str]) -> Iterator[str]:
             yield f"  - {line.strip()}"
         elif begun or line.strip():
             yield line
-
-
-def _inline(value: object) -> str:
-    text: str = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False)
-    return text.removesuffix("\n").removesuffix("\n...").strip()
 
 
 def main() -> int:
@@ -207,6 +162,7 @@ def main() -> int:
         if check:
             print(f"{path} is not what the schema says; run `make docs`", file=sys.stderr)
         else:
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     return 1 if check and stale else 0
 

@@ -22,7 +22,7 @@ def _known(condition: str) -> str:
 
 
 # (heading, type, where, priority): what `kubectl get` shows; of priority 1 only `-o wide`.
-_COLUMNS: tuple[tuple[str, str, str, int], ...] = (
+COLUMNS: tuple[tuple[str, str, str, int], ...] = (
     ("Mode", "string", ".spec.mode", 0),
     ("Desired", "integer", ".status.desiredReplicas", 0),
     ("Current", "integer", ".status.replicas", 0),
@@ -70,7 +70,7 @@ def custom_resource_definition() -> Mapping[str, Any]:
                     "subresources": {"status": {}},
                     "additionalPrinterColumns": [
                         {"name": name, "type": kind, "jsonPath": path, **({"priority": priority} if priority else {})}
-                        for name, kind, path, priority in _COLUMNS
+                        for name, kind, path, priority in COLUMNS
                     ],
                 }
             ],

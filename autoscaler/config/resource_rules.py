@@ -10,15 +10,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autoscaler.config.document import Path
+from autoscaler.config.fields import default_of
 from autoscaler.config.resource_schema import ResourceSpecSection, TargetRefSection
 from autoscaler.config.scaling_rules import Finding, ReadScaling, scaling_findings
 from autoscaler.config.scaling_schema import SloSection, StepTimeSection
 from autoscaler.domain.resource import TargetRef
+from autoscaler.domain.service import Bounds
 
 ReadResource = ReadScaling[ResourceSpecSection]
 
 GROUPED_KINDS = ("RayCluster", "RayService")
 NO_TARGETS = ("HorizontalPodAutoscaler", "InferenceAutoscaler", "Pod", "ScaledJob", "ScaledObject")
+_MAX_REPLICAS = default_of(Bounds, "max_replicas")
 _ONE_FORM = "give either targetRef (one kind of replica) or variants (several), one of the two"
 _NEEDS_GROUP = "of a RayService or RayCluster one worker group is scaled: workerGroup has to name it"
 _NO_GROUP = "only a RayService or RayCluster has worker groups; leave workerGroup out"
@@ -73,8 +76,7 @@ def expressions() -> Mapping[str, tuple[Expression, ...]]:
             Expression(rule="has(self.targetRef) != has(self.variants)", message=_ONE_FORM),
             Expression(
                 rule="self.minReplicas <= self.maxReplicas",
-                message="must be at most maxReplicas",
-                told="'must be at most maxReplicas ' + string(self.maxReplicas) + '; got ' + string(self.minReplicas)",
+                message=f"must be at most maxReplicas ({_MAX_REPLICAS} unless given)",
                 field=".minReplicas",
             ),
             Expression(

@@ -96,7 +96,7 @@ class MetricsSection(Section):
     path: UrlPath = default_of(MetricsEndpoint, "path")
     """Path of the page."""
     scheme: Annotated[Scheme, Field(strict=False)] = default_of(MetricsEndpoint, "scheme")
-    """How the page is fetched. The certificate of an https page is not checked: a pod has none for its address."""
+    """How the page is fetched."""
 
 
 class TargetsSection(Section):

@@ -89,7 +89,7 @@ def published(
         at_s=round(decision.at_s, 6),
         stale_after_s=stale_after_s,
         desired_replicas=decision.desired if isinstance(outcome, Plan) else held(decision, outcome),
-        targets=tuple((target.variant, target.replicas) for target in outcome.targets)
+        targets=tuple(sorted((target.variant, target.replicas) for target in outcome.targets))
         if isinstance(outcome, Plan)
         else (),
         signals=signals_of(decision),

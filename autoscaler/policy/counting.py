@@ -10,7 +10,7 @@ from autoscaler.domain.params import Params
 from autoscaler.domain.reading import EngineReading, GatewayReading, Measured, Observations, Unknown, UnknownReason
 from autoscaler.domain.service import Slo
 from autoscaler.domain.state import Increment, ReplicaTrack, ServiceState, VariantLoad
-from autoscaler.policy.progress import Progress, added, is_stuck, observe
+from autoscaler.policy.progress import Progress, is_stuck, observe, share_since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,10 +140,9 @@ def _judge(slo: Slo, observed: Sequence[Seen]) -> tuple[float, float]:
             (slo.e2e_s, now.e2e, then.e2e if then else None),
             (slo.queue_s, now.queue_time, then.queue_time if then else None),
         ):
-            latencies = added(after, before) if threshold is not None else None
-            if latencies is not None and threshold is not None:
-                part = latencies.share_within(threshold)
-                share = share if isinstance(part, Unknown) else min(share, part)
+            part = share_since(after, before, threshold) if threshold is not None else None
+            if part is not None:
+                share = min(share, part)
         judged += done.first_tokens
         within += done.first_tokens * share
     return judged, within

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from operator import mul
+from operator import add, mul, sub
 
 from autoscaler.domain.capacity import RequestShape
 from autoscaler.domain.reading import Histogram, MaybeHistogram, Unknown, UnknownReason
 from autoscaler.domain.state import LengthSums
-from autoscaler.policy.progress import Progress, sums_since
+from autoscaler.policy.progress import Progress, Sums, sums_since
 
 # Fewer requests than this say little about their lengths.
 _ENOUGH = 5.0
@@ -31,24 +33,25 @@ def decayed(sums: LengthSums, *, span_s: float, half_life_s: float) -> LengthSum
     )
 
 
-def added(sums: LengthSums, done: Progress) -> LengthSums:
-    """With one replica's news: from the length histograms, or else (means only) from the token counters."""
-    now, then = done.reading, done.earlier
-    prompts = _moments(now.prompt_length, then.prompt_length if then else None)
-    if prompts is None:
-        prompts = _of_means(done.first_tokens, done.prompt_tokens)
-    outputs = _moments(now.output_length, then.output_length if then else None)
-    if outputs is None:
-        outputs = _of_means(done.completed, done.generation_tokens)
-    if not prompts[0] and not outputs[0]:
+def added(sums: LengthSums, news: Iterable[Progress]) -> LengthSums:
+    """With the replicas' news: from the length histograms, or else (means only) from the token counters."""
+    prompts, outputs = _Moments(), _Moments()
+    for done in news:
+        now, then = done.reading, done.earlier
+        if not prompts.take(now.prompt_length, then.prompt_length if then else None):
+            prompts.take_means(done.first_tokens, done.prompt_tokens)
+        if not outputs.take(now.output_length, then.output_length if then else None):
+            outputs.take_means(done.completed, done.generation_tokens)
+    prompt, output = prompts.sums(), outputs.sums()
+    if not prompt[0] and not output[0]:
         return sums
     return LengthSums(
-        prompts=sums.prompts + prompts[0],
-        prompt=sums.prompt + prompts[1],
-        prompt_sq=sums.prompt_sq + prompts[2],
-        outputs=sums.outputs + outputs[0],
-        output=sums.output + outputs[1],
-        output_sq=sums.output_sq + outputs[2],
+        prompts=sums.prompts + prompt[0],
+        prompt=sums.prompt + prompt[1],
+        prompt_sq=sums.prompt_sq + prompt[2],
+        outputs=sums.outputs + output[0],
+        output=sums.output + output[1],
+        output_sq=sums.output_sq + output[2],
     )
 
 
@@ -68,42 +71,64 @@ def shape(sums: LengthSums) -> RequestShape | Unknown:
     )
 
 
-def _of_means(requests: float | None, tokens: float | None) -> tuple[float, float, float]:
-    """Number, sum and sum of squares of lengths of which only the mean is known, taken as exponential."""
-    if not requests or not tokens or tokens > _LONGEST * requests:
-        return 0.0, 0.0, 0.0
-    return requests, tokens, 2 * tokens * tokens / requests
+class _Moments:
+    """Number, sum and sum of squares of the lengths that the replicas of a service observed in a tick.
 
-
-def _moments(now: MaybeHistogram, then: MaybeHistogram | None) -> tuple[float, float, float] | None:
-    """Number, sum and sum of squares of the lengths observed since; None where they are not shown, or ran back.
-
-    Each is taken at its bucket's middle, scaled to the true mean. Both sums are linear in the cumulative counts, so
-    they are taken of each page and subtracted.
+    Histograms with the same bounds are added up first: an observation is taken at its bucket's middle, scaled to the
+    true mean of all, and the sums over a bucket's middle are linear in the cumulative counts.
     """
-    new = sums_since(now, then)
-    if new is None or isinstance(now, Unknown) or isinstance(then, Unknown):
-        return None
-    if new.count <= 0:
-        return 0.0, 0.0, 0.0
-    middles, squares = _weighted(now)
-    if then is not None:
-        if then.bounds != now.bounds:
-            return None
-        middles_then, squares_then = _weighted(then)
-        middles, squares = middles - middles_then, squares - squares_then
-    if middles <= 0 or squares <= 0 or not 0 < new.total / new.count <= _LONGEST:
-        return None
-    return new.count, new.total, squares * (new.total / middles) ** 2
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[float, ...], _Group] = {}
+        self._count = self._total = self._squares = 0.0
+
+    def take(self, now: MaybeHistogram, then: MaybeHistogram | None) -> bool:
+        """A histogram's new observations; False where they are not shown, or ran back."""
+        new = sums_since(now, then)
+        if new is None or isinstance(now, Unknown) or isinstance(then, Unknown):
+            return False
+        if new.count <= 0:
+            return True
+        if (then is not None and then.bounds != now.bounds) or not 0 < new.total / new.count <= _LONGEST:
+            return False
+        group = self._groups.setdefault(now.bounds, _Group([0.0] * len(now.bounds)))
+        group.take(now, then, new)
+        return True
+
+    def take_means(self, requests: float | None, tokens: float | None) -> None:
+        """Lengths of which only the mean is known, taken as exponential."""
+        if requests and tokens and tokens <= _LONGEST * requests:
+            self._count += requests
+            self._total += tokens
+            self._squares += 2 * tokens * tokens / requests
+
+    def sums(self) -> tuple[float, float, float]:
+        """Number, sum, sum of squares."""
+        count, total, squares = self._count, self._total, self._squares
+        for bounds, group in self._groups.items():
+            of_middles, of_squares, last = _weights(bounds)
+            middles = sum(map(mul, group.counts, of_middles)) + group.count * last
+            squared = sum(map(mul, group.counts, of_squares)) + group.count * last * last
+            if middles > 0 and squared > 0:
+                count, total = count + group.count, total + group.total
+                squares += squared * (group.total / middles) ** 2
+        return count, total, squares
 
 
-def _weighted(histogram: Histogram) -> tuple[float, float]:
-    """Sum of the bucket middles over all observations, and of their squares."""
-    of_middles, of_squares, last = _weights(histogram.bounds)
-    return (
-        sum(map(mul, histogram.counts, of_middles)) + histogram.count * last,
-        sum(map(mul, histogram.counts, of_squares)) + histogram.count * last * last,
-    )
+@dataclass(slots=True)
+class _Group:
+    """New observations by cumulative bucket, their number and total, over the replicas."""
+
+    counts: list[float]
+    count: float = 0.0
+    total: float = 0.0
+
+    def take(self, now: Histogram, then: Histogram | None, new: Sums) -> None:
+        self.counts = list(map(add, self.counts, now.counts))
+        if then is not None:
+            self.counts = list(map(sub, self.counts, then.counts))
+        self.count += new.count
+        self.total += new.total
 
 
 @lru_cache(maxsize=64)

@@ -56,9 +56,7 @@ def measure(
     gateway = observations.gateways.get(service.id)
     counted = gateway_progress(gateway, state.gateway, now_s=now_s, params=params)
     sums = lengths.decayed(state.lengths, span_s=max(0.0, span_s), half_life_s=params.length_half_life_s)
-    for each in seen:
-        if isinstance(each.done, Progress):
-            sums = lengths.added(sums, each.done)
+    sums = lengths.added(sums, (each.done for each in seen if isinstance(each.done, Progress)))
 
     added = increment(service.slo, seen, gateway, counted, now_s=now_s, span_s=span_s) if continuous else None
     kept = recent(state.increments, now_s=now_s, window_s=params.stable_window_s)

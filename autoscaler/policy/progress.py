@@ -52,13 +52,16 @@ def restarted(reading: EngineReading, earlier: EngineReading) -> bool:
 
 def ran_back(reading: EngineReading, earlier: EngineReading) -> bool:
     """A counter is lower than before: a restart that the page does not tell, or a page that lacks a part."""
-    counters = (
-        (reading.completed, earlier.completed),
-        (reading.prompt_tokens, earlier.prompt_tokens),
-        (reading.generation_tokens, earlier.generation_tokens),
-        (_count(reading.ttft), _count(earlier.ttft)),
+    return (
+        _less(reading.completed, earlier.completed)
+        or _less(reading.prompt_tokens, earlier.prompt_tokens)
+        or _less(reading.generation_tokens, earlier.generation_tokens)
+        or (
+            isinstance(reading.ttft, Histogram)
+            and isinstance(earlier.ttft, Histogram)
+            and reading.ttft.count < earlier.ttft.count
+        )
     )
-    return any(is_known(now) and is_known(then) and now < then for now, then in counters)
 
 
 def progress(reading: EngineReading, earlier: EngineReading | None, *, since_s: float) -> Progress | Unknown:
@@ -106,12 +109,20 @@ def sums_since(now: MaybeHistogram, then: MaybeHistogram | None) -> Sums | None:
     return Sums(now.count - then.count, now.total - then.total) if now.count >= then.count else None
 
 
-def added(now: MaybeHistogram, then: MaybeHistogram | None) -> Histogram | None:
-    """A histogram's new observations by bucket; None where it is not shown, or ran back."""
-    if isinstance(now, Unknown) or isinstance(then, Unknown):
+def share_since(now: MaybeHistogram, then: MaybeHistogram | None, threshold: float) -> float | None:
+    """Share of a histogram's new observations at or below ``threshold``; None where there are none, or it ran back.
+
+    What lies below a threshold is linear in the counts, so it is taken of each page and subtracted.
+    """
+    new = sums_since(now, then)
+    if new is None or new.count <= 0 or isinstance(now, Unknown) or isinstance(then, Unknown):
         return None
-    since = now.since(then) if then is not None else now
-    return None if isinstance(since, Unknown) else since
+    within = now.within(threshold)
+    if then is not None:
+        if then.bounds != now.bounds:
+            return None
+        within -= then.within(threshold)
+    return min(1.0, max(0.0, within / new.count))
 
 
 def _gained(now: Measured, then: Measured | None) -> float | None:
@@ -191,5 +202,5 @@ def _flat(reading: EngineReading, done: Progress) -> bool:
     return work > 0 and bool(known) and not any(known)
 
 
-def _count(histogram: MaybeHistogram) -> Measured:
-    return histogram if isinstance(histogram, Unknown) else histogram.count
+def _less(now: Measured, then: Measured) -> bool:
+    return not isinstance(now, Unknown) and not isinstance(then, Unknown) and now < then

@@ -177,14 +177,28 @@ def test_an_old_decision_is_no_answer_and_a_new_one_is(keda: Caller, notes: Note
     notes.publish(4)
     clock.at_s = NOW_S + 15.0
     assert keda.metrics()[0].whole == 4
-    clock.at_s = NOW_S + 42.0
-    for call in (keda.metrics, keda.is_active):
-        code, details = refusal(call)
-        assert code is grpc.StatusCode.FAILED_PRECONDITION
-        assert "42 s old" in details
-        assert "15 s" in details
+    said = set()
+    for age_s in (15.5, 42.0, 4200.0):
+        clock.at_s = NOW_S + age_s
+        for call in (keda.metrics, keda.is_active):
+            code, details = refusal(call)
+            assert code is grpc.StatusCode.FAILED_PRECONDITION
+            said.add(details)
+    (sentence,) = said
+    assert "2027-01-15T08:00:00Z" in sentence
+    assert "15 s" in sentence
     notes.publish(5, at_s=clock.at_s)
     assert keda.metrics()[0].whole == 5
+
+
+def test_a_decision_from_the_future_is_no_answer(keda: Caller, notes: Notes, clock: Clock) -> None:
+    notes.publish(4)
+    clock.at_s = NOW_S - 10.0
+    assert keda.metrics()[0].whole == 4
+    clock.at_s = NOW_S - 60.0
+    code, details = refusal(keda.metrics)
+    assert code is grpc.StatusCode.FAILED_PRECONDITION
+    assert "clocks" in details
 
 
 def test_before_all_services_are_known_it_says_so(keda: Caller, notes: Notes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, Decimal
 
 _MOST_MILLI = 2**63 - 1
 
@@ -14,9 +15,8 @@ def quantity(value: float) -> str:
     """
     if not math.isfinite(value):
         raise ValueError(f"{value} is no number")
-    # The product may lie a hair above the thousandth that was meant (1.005 * 1000 = 1004.9999..., 2.3 * 1000 = 2300).
-    near = round(value * 1000)
-    milli = near if math.isclose(near, value * 1000, rel_tol=1e-12, abs_tol=1e-9) else math.ceil(value * 1000)
+    # In decimal, since 2.3 * 1000 is 2300 only there.
+    milli = int(Decimal(repr(value)).scaleb(3).to_integral_value(ROUND_CEILING))
     if abs(milli) > _MOST_MILLI:
         raise ValueError(f"{value} does not fit into 64 bits of thousandths")
     whole, part = divmod(milli, 1000)
