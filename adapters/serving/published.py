@@ -69,8 +69,8 @@ def publication_of(publications: Publications, question: Question, *, now_s: flo
     if found.stale(now_s):
         return NoNumber(
             Withheld.STALE,
-            f"{found.name} was last decided on at {told_at}, and after {found.stale_after_s:g} s a decision is not told "
-            "any more: no controller decides; look at its pods and their log",
+            f"{found.name} was last decided on at {told_at}, and after {found.stale_after_s:g} s a decision "
+            "counts as stale: no controller decides; look at its pods and their log",
         )
     if found.at_s - now_s > max(found.stale_after_s, _CLOCKS_APART_S):
         return NoNumber(
