@@ -1,0 +1,122 @@
+"""What we wrote into a target's count and what became of it: who changed it after us, and how often."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from adapters.kubernetes.connection import FIELD_MANAGER
+from adapters.kubernetes.target_view import TargetView
+
+_ANSWERED_WITHIN_S = 600.0  # a change so soon after ours is an answer to it
+_REMEMBERED_S = 3600.0  # and is remembered so long: after that a person has had time to end the quarrel
+_FIGHT = 2
+
+# Tools that apply manifests again and again (their field managers; the docs of Argo CD and Flux name them).
+GITOPS_MANAGERS = ("argocd-controller", "kustomize-controller", "helm-controller")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignChange:
+    """A count that somebody else has set. ``answers_us``: soon after we had written another one."""
+
+    manager: str
+    at_s: float
+    before: int
+    after: int
+    answers_us: bool
+
+    def __str__(self) -> str:
+        return f"{self.manager} changed the count from {self.before} to {self.after}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountHistory:
+    """The count of one object, as far as one leadership has seen it.
+
+    ``seen``: the count last seen or written. ``written``: what we asked for last, at ``written_s``, which made the
+    version ``written_version`` of the object.
+    """
+
+    uid: str
+    seen: int
+    written: int | None = None
+    written_s: float = 0.0
+    written_version: str = ""
+    answers: tuple[ForeignChange, ...] = ()
+
+    def wrote(self, replicas: int, *, version: str, at_s: float) -> CountHistory:
+        """After a write of ours."""
+        return replace(self, seen=replicas, written=replicas, written_s=at_s, written_version=version)
+
+    def observed(self, view: TargetView, *, now_s: float) -> tuple[CountHistory, ForeignChange | None]:
+        """After a look at the object, with the change that somebody else has made since the last one."""
+        if view.uid != self.uid:
+            return begun(view), None
+        answers = tuple(each for each in self.answers if now_s - each.at_s < _REMEMBERED_S)
+        if view.replicas == self.seen or _is_older(view.resource_version, self.written_version):
+            return (self if answers == self.answers else replace(self, answers=answers)), None
+        change = ForeignChange(
+            manager=view.writers[0].manager if view.writers else "somebody",
+            at_s=now_s,
+            before=self.seen,
+            after=view.replicas,
+            answers_us=self.written is not None and now_s - self.written_s <= _ANSWERED_WITHIN_S,
+        )
+        if change.answers_us:
+            answers = (*answers, change)
+        return replace(self, seen=view.replicas, answers=answers), change
+
+    def opponent(self) -> ForeignChange | None:
+        """The last answer of a manager that fights: a tool that applies manifests with its first, others with their
+        second (a person may correct us once; the number is then taken as it is).
+        """
+        times = Counter(each.manager for each in self.answers)
+        fighting = [
+            each for each in self.answers if times[each.manager] >= (1 if each.manager in GITOPS_MANAGERS else _FIGHT)
+        ]
+        return fighting[-1] if fighting else None
+
+
+def begun(view: TargetView) -> CountHistory:
+    """The history of an object that is seen for the first time."""
+    return CountHistory(uid=view.uid, seen=view.replicas)
+
+
+class CountHistories:
+    """Of all targets. For one thread."""
+
+    def __init__(self) -> None:
+        # The worker groups of one object have a count each.
+        self._by_key: dict[tuple[str, tuple[str, str, str, str]], CountHistory] = {}
+
+    def look(self, views: Iterable[TargetView], *, now_s: float) -> list[tuple[TargetView, ForeignChange]]:
+        """Take in how the targets are now, and give what others have changed. Objects that are gone are forgotten."""
+        changes, histories = [], {}
+        for view in views:
+            histories[view.uid, view.scaled.identity], change = self.of(view).observed(view, now_s=now_s)
+            if change is not None:
+                changes.append((view, change))
+        self._by_key = histories
+        return changes
+
+    def of(self, view: TargetView) -> CountHistory:
+        """What is known of the object's count."""
+        return self._by_key.get((view.uid, view.scaled.identity)) or begun(view)
+
+    def wrote(self, view: TargetView, replicas: int, *, version: str, at_s: float) -> None:
+        """After a write of ours."""
+        self._by_key[view.uid, view.scaled.identity] = self.of(view).wrote(replicas, version=version, at_s=at_s)
+
+
+def named_manager(manager: str) -> str:
+    """A field manager as people know it."""
+    if manager == FIELD_MANAGER:
+        return "another installation of GPU Autoscaler"
+    return manager
+
+
+def _is_older(version: str, than: str) -> bool:
+    """Versions of one resource compare as whole numbers (Kubernetes API Concepts, "Resource versions")."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

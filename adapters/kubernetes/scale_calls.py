@@ -1,0 +1,107 @@
+"""The calls that change one count, guarded by the object's version.
+
+The scale subresource: Kubernetes API reference, autoscaling/v1 Scale. A PUT with metadata.resourceVersion, or a patch
+that carries one, is refused with 409 when the object has changed (Kubernetes API Concepts, "Resource versions").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from adapters.kubernetes.connection import KubernetesApi, PatchKind
+from adapters.kubernetes.raw_json import JsonObject, optional_whole, text
+from adapters.kubernetes.target_view import ScaleWrite, TargetView
+from autoscaler.ports import ConflictError, RefusedError
+
+_TIMEOUT_S: Final = 5.0
+
+
+class ScaleCalls:
+    """Two calls for each change: the object is read just before, because its version grows with every status."""
+
+    def __init__(self, api: KubernetesApi) -> None:
+        self._api = api
+
+    def write(self, view: TargetView, replicas: int) -> str | None:
+        """Change the count that ``view`` shows; the object's new version, None where it has that count already.
+
+        Raises ConflictError where it has another count than ``view``, is another object of the same name, or changes
+        between the two calls; RefusedError with what right is missing.
+        """
+        try:
+            if view.write.scale_path is not None:
+                return self._by_scale(view, view.write.scale_path, replicas)
+            return self._by_patch(view, view.write, replicas)
+        except RefusedError as error:
+            if "forbidden" not in str(error):
+                raise
+            raise RefusedError(f"{error} (the role needs {_rights(view.write)})") from error
+
+    def _by_scale(self, view: TargetView, path: str, replicas: int) -> str | None:
+        scale = self._api.get(path, timeout_s=_TIMEOUT_S)
+        _check_same(view, scale)
+        current = optional_whole(scale, "spec", "replicas") or 0  # a Scale leaves a zero out
+        if not _differs(view, current, replicas):
+            return None
+        metadata = {
+            "name": view.scaled.name,
+            "namespace": view.namespace,
+            "uid": view.uid,
+            "resourceVersion": text(scale, "metadata", "resourceVersion"),
+        }
+        body = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": replicas}}
+        return text(self._api.replace(path, body, timeout_s=_TIMEOUT_S), "metadata", "resourceVersion")
+
+    def _by_patch(self, view: TargetView, write: ScaleWrite, replicas: int) -> str | None:
+        source = self._api.get(write.object_path, timeout_s=_TIMEOUT_S)
+        _check_same(view, source)
+        operations: list[JsonObject] = []
+        if write.guard is not None:
+            pointer, expected = write.guard
+            if _at(source, pointer) != expected:
+                raise ConflictError(f"{view.scaled}: {_written(pointer)} is no longer {expected}")
+            operations.append({"op": "test", "path": _written(pointer), "value": expected})
+        current = _at(source, write.pointer)
+        if not _differs(view, 1 if current is None else current, replicas):
+            return None
+        version = text(source, "metadata", "resourceVersion")
+        operations += [
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+            {"op": "add", "path": _written(write.pointer), "value": replicas},  # which replaces what is there
+        ]
+        answer = self._api.patch(write.object_path, operations, kind=PatchKind.JSON, timeout_s=_TIMEOUT_S)
+        return text(answer, "metadata", "resourceVersion")
+
+
+def _check_same(view: TargetView, source: JsonObject) -> None:
+    if text(source, "metadata", "uid") != view.uid:
+        raise ConflictError(f"{view.scaled} was made anew since the decision")
+
+
+def _differs(view: TargetView, current: object, replicas: int) -> bool:
+    """Whether there is something to write. Raises ConflictError where the count is not the one decided on."""
+    if current == replicas:
+        return False
+    if current != view.replicas:
+        raise ConflictError(f"{view.scaled} has {current} replicas; the decision was made on {view.replicas}")
+    return True
+
+
+def _at(source: JsonObject, pointer: Sequence[str | int]) -> object | None:
+    here: object = source
+    for step in pointer:
+        if isinstance(step, int):
+            here = here[step] if isinstance(here, list) and step < len(here) else None
+        else:
+            here = here.get(step) if isinstance(here, dict) else None
+    return here
+
+
+def _written(pointer: Sequence[str | int]) -> str:
+    return "".join(f"/{step}" for step in pointer)
+
+
+def _rights(write: ScaleWrite) -> str:
+    resource = write.object_path.rsplit("/", 2)[1]
+    return f"get and update on {resource}/scale" if write.scale_path else f"get and patch on {resource}"
