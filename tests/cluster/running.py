@@ -205,6 +205,18 @@ class Cluster:
         self.register_api_service(namespace=namespace, service=service, port=port, ca=ca)
         external_metrics.await_api_service(self.api, namespace=namespace, service=service)
 
+    @contextmanager
+    def api_service(self, *, namespace: str, service: str, port: int) -> Iterator[None]:
+        """``serve_api_service`` for the length of a block, without an owner of external metrics after it.
+
+        One whose server is gone would keep every namespace from being deleted: the namespace controller asks all groups.
+        """
+        try:
+            self.serve_api_service(namespace=namespace, service=service, port=port)
+            yield
+        finally:
+            self.remove_api_service()
+
     def register_api_service(self, *, namespace: str, service: str, port: int, ca: Path | None = None) -> None:
         """As ``serve_api_service``, without waiting: for servers that can't be reached."""
         chosen = ca if ca is not None else self.certificates.ca.certificate

@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from tests.cluster.api import ApiError, Json
+from tests.cluster.metric_server import MetricServer
 from tests.cluster.nodes import gpu_labels
 from tests.cluster.processes import wait_for
 from tests.cluster.running import Cluster
@@ -249,6 +250,40 @@ def test_namespaces_do_not_see_one_another(cluster: Cluster, namespace: str) -> 
         _run(cluster, other)
         await_ready_pods(cluster, other, 1)
         assert cluster.pods(namespace) == []
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "count"),
+    [
+        pytest.param("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "replicas", id="groups"),
+        pytest.param("test.gpu-autoscaler.io/v1", "Fleet", "size", id="unknown kind"),
+    ],
+)
+def test_custom_kinds_are_scaled_through_their_scale_subresource(
+    cluster: Cluster, namespace: str, api_version: str, kind: str, count: str
+) -> None:
+    body = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "chat"}, "spec": {count: 2}}
+    cluster.apply([body], namespace=namespace)
+    path = f"/apis/{api_version}/namespaces/{namespace}/{kind.lower()}s/chat"
+    cluster.api.patch(f"{path}/scale", {"spec": {"replicas": 5}})
+    assert cluster.api.get(path)["spec"][count] == 5
+
+
+def test_an_hpa_follows_a_server_on_this_machine(cluster: Cluster, namespace: str) -> None:
+    certificate = cluster.certificates.ca.issue("metrics", hosts=(f"metrics.{namespace}.svc",))
+    with (
+        MetricServer(certificate, value="4") as server,
+        cluster.api_service(namespace=namespace, service="metrics", port=server.port),
+    ):
+        _run(cluster, namespace)
+        target = {"type": "AverageValue", "averageValue": "1"}
+        metric = {"type": "External", "external": {"metric": {"name": "desired"}, "target": target}}
+        reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat"}
+        spec = {"scaleTargetRef": reference, "minReplicas": 0, "maxReplicas": 9, "metrics": [metric]}
+        hpa = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "chat"}}
+        cluster.apply([{**hpa, "spec": spec}], namespace=namespace)
+        await_ready_pods(cluster, namespace, 4)
+        assert "desired" in cluster.kubectl("describe", "hpa", "chat", "--namespace", namespace)
 
 
 def test_keda_makes_an_hpa_of_a_scaled_object(cluster: Cluster, namespace: str) -> None:

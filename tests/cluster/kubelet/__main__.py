@@ -81,10 +81,11 @@ async def _beat(node: NodeLife) -> None:
 async def _serve(server: str, context: ssl.SSLContext) -> None:
     engines = EngineHost()
     await engines.open()
-    api = KubeApi(server, context)
+    api, addresses = KubeApi(server, context), Addresses()
     try:
-        await Kubelet(Means(api=api, engines=engines, addresses=Addresses())).run()
+        await Kubelet(Means(api=api, engines=engines, addresses=addresses)).run()
     finally:
+        addresses.close()
         await api.close()
         await engines.close()
 

@@ -32,6 +32,10 @@ class Addresses:
         _, _, high, low = (int(part) for part in address.split("."))
         self._taken.discard(high << 8 | low)
 
+    def close(self) -> None:
+        """Leave the network to others."""
+        self._claim.close()
+
     def _step(self) -> None:
         self._next = self._next + 1 if self._next + 1 < _END else _FIRST
 
