@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 # What http.Transport of Go, and so kube-apiserver, keeps idle connections for is 90 s; it is never us who close one
 # under a request.
 IDLE_S = 120.0
-_UNPROVEN_S = 10.0
 _MAX_HEADER_BYTES = 32 * 1024
 _LINGER_S = 1.0
+
+
+_log = logging.getLogger(__name__)
 
 
 class Connections(web.Server):
@@ -22,11 +26,12 @@ class Connections(web.Server):
     sending its request letter by letter; and it is the first to go where there are too many.
     """
 
-    def __init__(self, handler: Any, *, most: int, unproven_s: float = _UNPROVEN_S) -> None:
+    def __init__(self, handler: Any, *, most: int, unproven_s: float) -> None:
         """``handler``: coroutine function from aiohttp's BaseRequest to its StreamResponse."""
         super().__init__(
             handler,
             access_log=None,  # who reads what is nobody's business
+            logger=_log,
             auto_decompress=False,
             keepalive_timeout=IDLE_S,
             lingering_time=_LINGER_S,
@@ -58,6 +63,15 @@ class Connections(web.Server):
         if self._unproven:
             self._forget(transport)
 
+    async def close(self, within_s: float) -> None:
+        """Finish the requests that have begun, then end all connections, those too whose peers take nothing."""
+        transports = [handler.transport for handler in self.connections if handler.transport is not None]
+        self.pre_shutdown()
+        await self.shutdown(within_s)
+        for transport in transports:
+            self._cut_off(transport)
+        await asyncio.sleep(0)  # let them notice
+
     def _forget(self, transport: asyncio.BaseTransport) -> None:
         timer = self._unproven.pop(transport, None)
         if timer is not None:
@@ -67,3 +81,11 @@ class Connections(web.Server):
         self._forget(transport)
         if isinstance(transport, asyncio.WriteTransport):
             transport.abort()
+
+
+def _worth_telling(record: logging.LogRecord) -> bool:
+    """Not what is no HTTP: anybody can send that, as often as they like."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+
+
+_log.addFilter(_worth_telling)

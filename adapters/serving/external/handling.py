@@ -58,10 +58,9 @@ class Handler:
         except Exception:
             _log.exception("a request for external metrics could not be answered")
             answer = failed(FailedError(Failure.INTERNAL_ERROR, "an error of the autoscaler; its log says which"))
-        response = web.Response(
-            status=answer.status, body=answer.body, headers=(*answer.headers, ("Content-Type", answer.content_type))
-        )
-        if request.can_read_body or "Upgrade" in request.headers:
+        headers = (*answer.headers, ("Content-Type", answer.content_type), ("Server", "gpu-autoscaler"))
+        response = web.Response(status=answer.status, body=answer.body, headers=headers)
+        if request.can_read_body or "Upgrade" in request.headers or request.method == "CONNECT":
             response.force_close()  # what follows on this connection is no request
         return response
 

@@ -48,13 +48,17 @@ class ExternalMetricsServer:
         *,
         now_s: Callable[[], float],
         read_files_every_s: float = 5.0,
+        prove_within_s: float = 10.0,
     ) -> None:
         """``now_s``: seconds since the epoch, for certificates, ages and what is remembered.
+
+        ``prove_within_s``: how long a connection may stay on which no request has shown who asks.
 
         Raises RefusedError, naming the key, where the certificate and its key can't be used.
         """
         self._settings = settings
         self._read_files_every_s = read_files_every_s
+        self._prove_within_s = prove_within_s
         self._tls = ServingTls(settings.certificate_file, settings.key_file)
         self._tokens: Reviews[User | TokenRefused] = Reviews("token-review", now_s=now_s)
         self._verdicts: Reviews[Verdict] = Reviews("subject-access-review", now_s=now_s)
@@ -111,7 +115,9 @@ class ExternalMetricsServer:
     async def _serve(self) -> None:
         assert self._socket is not None
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        connections = Connections(self._handler.handle, most=self._settings.max_connections)
+        connections = Connections(
+            self._handler.handle, most=self._settings.max_connections, unproven_s=self._prove_within_s
+        )
 
         def proven(request: BaseRequest) -> None:
             if request.transport is not None:
@@ -131,11 +137,9 @@ class ExternalMetricsServer:
         await self._stopping.wait()
         server.close()
         reading.cancel()
-        connections.pre_shutdown()
-        await connections.shutdown(_STOP_WITHIN_S)
+        await connections.close(_STOP_WITHIN_S)
         self._tokens.close()
         self._verdicts.close()
-        await asyncio.sleep(0)  # let the connections notice
 
     async def _read_files(self) -> None:
         told = ""
