@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from adapters.kubernetes.label_matching import LabelSelector
 from adapters.kubernetes.nodes import Heard, NodeView
@@ -40,25 +41,55 @@ class ReplicaKind:
     pods: int = 1
 
 
-def replicas_of(
-    kind: ReplicaKind, pods: Sequence[PodView], nodes: Mapping[str, NodeView], *, now_s: float
-) -> list[tuple[Replica, tuple[PodView, ...]]]:
-    """The replicas that these pods are, each with its pods, those that hold devices first.
+class ReplicaViews:
+    """Pods turned into replicas; what became of a pod is kept until it changes."""
 
-    Pods that have ended are none. Those that serve come first and then the older ones, so that of more replicas than
-    were asked for the last are the surplus.
-    """
-    alive = [pod for pod in pods if pod.life is not Life.GONE]
-    found: list[tuple[Replica, tuple[PodView, ...]]] = []
-    if kind.group_label is None:
-        found += [(single(kind, pod, nodes.get(pod.node), now_s=now_s), (pod,)) for pod in alive]
-    else:
-        groups: dict[str, list[PodView]] = {}
-        for pod in alive:
-            # A pod without the label is nobody's group, and is told as one of its own.
-            groups.setdefault(pod.labels.get(kind.group_label, f"pod {pod.name}"), []).append(pod)
-        found += [_group(kind, label, members, nodes, now_s=now_s) for label, members in sorted(groups.items())]
-    return sorted(found, key=_by_worth)
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], _Known] = {}
+        self._before: dict[tuple[str, str], _Known] = {}
+
+    def begin(self) -> None:
+        """Another snapshot: pods that were not seen in the last one are forgotten."""
+        self._before, self._known = self._known, {}
+
+    def of(
+        self, kind: ReplicaKind, pods: Sequence[PodView], nodes: Mapping[str, NodeView], *, now_s: float
+    ) -> list[tuple[Replica, Sequence[PodView]]]:
+        """The replicas that these pods are, each with its pods, those that hold devices first.
+
+        Pods that have ended are none. Those that serve come first and then the older ones, so that of more replicas
+        than were asked for the last are the surplus.
+        """
+        alive = [pod for pod in pods if pod.life is not Life.GONE]
+        found: list[tuple[Replica, Sequence[PodView]]]
+        if kind.group_label is None:
+            found = [(self._single(kind, pod, nodes.get(pod.node), now_s), (pod,)) for pod in alive]
+        else:
+            groups: dict[str, list[PodView]] = {}
+            for pod in alive:
+                # A pod without the label is nobody's group, and is told as one of its own.
+                groups.setdefault(pod.labels.get(kind.group_label, f"pod {pod.name}"), []).append(pod)
+            found = [_group(kind, label, members, nodes, now_s=now_s) for label, members in sorted(groups.items())]
+        return sorted(found, key=_by_worth) if len(found) > 1 else found
+
+    def _single(self, kind: ReplicaKind, pod: PodView, node: NodeView | None, now_s: float) -> Replica:
+        key = pod.namespace, pod.name
+        heard = None if node is None else node.heard
+        known = self._before.get(key)
+        if known is None or known.pod is not pod or known.kind is not kind or known.heard is not heard:
+            known = _Known(pod, kind, heard, single(kind, pod, node, now_s=now_s))
+        if pod.life is not Life.UNREADY:  # what that is depends on the time
+            self._known[key] = known
+        return known.replica
+
+
+class _Known(NamedTuple):
+    """What a pod became, and all that this depended on."""
+
+    pod: PodView
+    kind: ReplicaKind
+    heard: Heard | None
+    replica: Replica
 
 
 def single(kind: ReplicaKind, pod: PodView, node: NodeView | None, *, now_s: float) -> Replica:
@@ -142,7 +173,7 @@ def _ready_s(pod: PodView) -> float | None:
 
 def _group(
     kind: ReplicaKind, label: str, pods: Sequence[PodView], nodes: Mapping[str, NodeView], *, now_s: float
-) -> tuple[Replica, tuple[PodView, ...]]:
+) -> tuple[Replica, Sequence[PodView]]:
     """A replica of several pods: no better than the worst of them."""
     ordered = sorted(pods, key=lambda pod: (not pod.devices, pod.name))
     leader = next((pod for pod in ordered if kind.leader is not None and kind.leader.matches(pod.labels)), None)
@@ -165,7 +196,7 @@ def _group(
         nodes=tuple(pod.node for pod in ordered if pod.node),
         unschedulable_since_s=min(waiting, default=None) if phase is Phase.STARTING else None,
     )
-    return replica, tuple(ordered)
+    return replica, ordered
 
 
 def _group_phase(kind: ReplicaKind, members: Mapping[str, Replica], head: Replica | None) -> tuple[Phase, str]:
@@ -185,7 +216,7 @@ def _group_phase(kind: ReplicaKind, members: Mapping[str, Replica], head: Replic
 _WORTH = {Phase.READY: 0, Phase.STARTING: 1, Phase.FAILED: 2, Phase.DRAINING: 3}
 
 
-def _by_worth(found: tuple[Replica, tuple[PodView, ...]]) -> tuple[int, bool, float, str]:
+def _by_worth(found: tuple[Replica, Sequence[PodView]]) -> tuple[int, bool, float, str]:
     replica = found[0]
     return _WORTH[replica.phase], not replica.nodes, replica.created_s, replica.name
 
