@@ -306,7 +306,11 @@ def _text(version: tuple[int, int]) -> str:
 def _documents(documents: Sequence[_Document]) -> str:
     texts = []
     for document in documents:
-        wrapped = [line for remark in document.remarks for line in textwrap.wrap(f"{remark}.", _COMMENT_WIDTH)]
+        wrapped = [
+            line
+            for remark in document.remarks
+            for line in textwrap.wrap(f"{remark}.", _COMMENT_WIDTH, break_on_hyphens=False)
+        ]
         remarks = "".join(f"# {line}\n" for line in wrapped)
         texts.append(remarks + yaml.safe_dump(document.content, sort_keys=False, default_flow_style=False, width=120))
     return "---\n".join(texts)
