@@ -10,6 +10,7 @@ from adapters.local.template import GatewaySettings, ReplicaTemplate, RoutePolic
 from adapters.serving.auth import ApiSettings
 from autoscaler.config.command import HIDDEN, is_secret_name, parallel_devices, without_secrets
 from autoscaler.config.document import Plain
+from autoscaler.config.kubernetes_rules import LOCAL_KEYS, kubernetes_settings
 from autoscaler.config.rules import effective_variants, service_models, warnings
 from autoscaler.config.scaling_building import service_of, slo_of, variant_of
 from autoscaler.config.schema import FileSection
@@ -61,6 +62,7 @@ def build_settings(file: FileSection, *, folder: Path, api: ApiSettings) -> Sett
             max_bytes=file.retention.max_size,
         ),
         stop_replicas_on_exit=file.stop_replicas_on_exit,
+        kubernetes=None if file.kubernetes is None else kubernetes_settings(file.kubernetes, folder),
         warnings=tuple(told),
         plain=_plain(file, interval_s),
     )
@@ -74,7 +76,7 @@ def resolve_path(name: str, folder: Path) -> Path:
 def _interval_s(file: FileSection) -> float:
     if file.interval_seconds is not None:
         return file.interval_seconds
-    soonest_s = min(service.startup for service in file.services)
+    soonest_s = min((service.startup for service in file.services), default=_FAST_BELOW_STARTUP_S)
     return _FAST_INTERVAL_S if soonest_s < _FAST_BELOW_STARTUP_S else _SLOW_INTERVAL_S
 
 
@@ -125,7 +127,10 @@ def _plain(file: FileSection, interval_s: float) -> Plain:
     plain["intervalSeconds"] = interval_s
     if plain["api"]["token"] is not None:
         plain["api"]["token"] = HIDDEN
-    for service, section in zip(plain["services"], file.services, strict=True):
+    if file.kubernetes is not None:
+        for key in ("services", *LOCAL_KEYS.values()):
+            plain.pop(key, None)
+    for service, section in zip(plain.get("services", ()), file.services, strict=True):
         service["model"] = list(service_models(section))
         for replica in (service, *service["variants"]):
             _hide(replica)

@@ -20,6 +20,7 @@ from autoscaler.config.rules import ReadService, file_findings, service_findings
 from autoscaler.config.scaling_rules import ReadScaling
 from autoscaler.config.schema import FileSection
 from autoscaler.config.service_schema import ServiceSection
+from autoscaler.config.shape import root
 
 _SECTION = TypeVar("_SECTION", bound=BaseModel)
 # Stand-ins for required keys that were refused, so that the rules can still look at the rest.
@@ -63,13 +64,20 @@ def read_file_section(data: bytes, *, source: str) -> ReadFile:
     file, refused = _read(FileSection, document, {**top, "services": _STAND_IN} if listed else top, (), problems)
     if file is None:
         kept = {key: value for key, value in top.items() if key not in refused}
-        file = FileSection.model_validate({**kept, "services": _STAND_IN})
+        file = FileSection.model_validate({**kept, "services": _STAND_IN} if listed else kept)
+    if top.keys().isdisjoint({"services", "kubernetes"}):
+        problems.append(problem_at(document, (), f"services is missing: {_services_form()}"))
     findings = [finding for service in services for finding in service_findings(service)]
     findings += file_findings(file, services, refused)
     problems += [problem_at(document, path, message) for path, message in findings]
     if services:
         file = file.model_copy(update={"services": [service.section for service in services]})
     return ReadFile(section=file, document=document, problems=tuple(problems), refused=refused)
+
+
+def _services_form() -> str:
+    key = root().child("services")
+    return key.form if key is not None else ""
 
 
 def _read_services(document: Document, entries: list[Plain], problems: list[Problem]) -> list[ReadService]:

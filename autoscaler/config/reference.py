@@ -34,6 +34,7 @@ _EXAMPLES = {
     "VariantSection": ([{"name": "slice", "cost": 0.2, "devices": {"kind": "mig-1g.10gb"}}, {"name": "whole"}],),
     "DeviceSection": ([0, 1, {"id": "MIG-5c1d", "kind": "mig-1g.10gb"}],),
 }
+_WRITTEN_OUT = "KubernetesSection"  # in a comment, because it excludes what the example has
 _WIDTH = 110
 _AIRY_INDENT = 4
 
@@ -116,7 +117,10 @@ def _example(section: Key, *, indent: str) -> Iterator[str]:
             yield f"{indent}{name}:"
             yield from _example(key.section, indent=indent + "  ")
         else:
-            if key.section is not None:
+            if key.section is not None and key.section.kind == _WRITTEN_OUT:
+                yield f"{indent}# {name}:"
+                yield from (f"{indent}# {line}".rstrip() for line in _example(key.section, indent="  "))
+            elif key.section is not None:
                 examples = _EXAMPLES[key.section.kind]
                 yield f"{indent}# For example: " + " or ".join(inline(example) for example in examples)
             yield f"{indent}{name}: {inline(key.default)}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from autoscaler.config.command import PLACEHOLDERS, model_names, placeholders, unknown_placeholder
 from autoscaler.config.document import Path
+from autoscaler.config.kubernetes_rules import kubernetes_findings
 from autoscaler.config.scaling_building import with_defaults
 from autoscaler.config.scaling_rules import Finding, ReadScaling, duplicates, scaling_findings, scaling_warnings
 from autoscaler.config.schema import FileSection, InventorySection
@@ -53,7 +54,8 @@ def file_findings(file: FileSection, services: Sequence[ReadService], refused: f
     yield from _model_clashes([service for service in named if service.reads("command", "model", "variants")])
     if "inventory" not in refused:
         yield from _inventory_findings(file.inventory, services)
-    if refused.isdisjoint({"gateway", "api"}):
+    yield from kubernetes_findings(file, refused)
+    if file.kubernetes is None and refused.isdisjoint({"gateway", "api"}):
         yield from _port_clash(file)
 
 

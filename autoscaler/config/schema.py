@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic import ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
 
 from adapters.local.journal import Retention
@@ -23,7 +23,9 @@ from autoscaler.config.fields import (
     Port,
     Section,
     default_of,
+    needs_one_of,
 )
+from autoscaler.config.kubernetes_schema import KubernetesSection
 from autoscaler.config.service_schema import ServiceSection
 from autoscaler.config.units import ByteSize, Duration
 from autoscaler.domain.params import Params
@@ -134,10 +136,14 @@ class RetentionSection(Section):
 
 
 class FileSection(Section):
-    """The configuration of gpu-autoscaler."""
+    """The configuration of gpu-autoscaler: services on this machine, or a cluster's by ``kubernetes``."""
 
-    services: list[ServiceSection] = Field(min_length=1, max_length=10_000)
-    """The services to scale."""
+    model_config = ConfigDict(json_schema_extra=needs_one_of(("services",), ("kubernetes",)))
+
+    services: list[ServiceSection] = Field(default=[], min_length=1, max_length=10_000)
+    """The services to scale. At least one, unless ``kubernetes`` is given."""
+    kubernetes: KubernetesSection | None = None
+    """Given, even as ``{}``: the controller works in a cluster, and services are InferenceAutoscaler resources."""
     inventory: InventorySection = InventorySection()
     """What this machine has."""
     forecast: ForecastSection = ForecastSection()

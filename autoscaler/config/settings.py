@@ -10,6 +10,7 @@ from adapters.local.journal import Retention
 from adapters.local.template import GatewaySettings, ReplicaTemplate, RoutePolicy
 from adapters.serving.auth import ApiSettings
 from autoscaler.config.document import Plain, write_document
+from autoscaler.config.kubernetes_settings import KubernetesSettings
 from autoscaler.domain.cluster import Device
 from autoscaler.domain.params import Params
 from autoscaler.domain.service import DeviceRequest, Service, ServiceId, Variant
@@ -29,8 +30,9 @@ class Settings:
     """All of a configuration.
 
     ``templates``: one for each variant of each service. ``devices``: those declared, None where they are to be found
-    on the machine. ``open_devices``: what ``settled`` has to decide once the devices are known. ``warnings``: what is
-    allowed but hardly meant. ``plain``: the file as plain values with every default filled in and secrets hidden.
+    on the machine. ``open_devices``: what ``settled`` has to decide once the devices are known. ``kubernetes``: how to
+    work in a cluster, where services, templates and routes are none; None on a machine by itself. ``warnings``: what
+    is allowed but hardly meant. ``plain``: the file as plain values with every default filled in and secrets hidden.
     """
 
     services: tuple[Service, ...]
@@ -44,6 +46,7 @@ class Settings:
     state_dir: Path
     retention: Retention
     stop_replicas_on_exit: bool
+    kubernetes: KubernetesSettings | None = None
     warnings: tuple[str, ...] = ()
     plain: Plain = field(default=None, repr=False, compare=False)
 

@@ -20,6 +20,7 @@ RESTART_KEYS: Mapping[str, str] = {
     "api": "api",
     "stateDir": "state_dir",
     "retention": "retention",
+    "kubernetes": "kubernetes",
 }
 
 

@@ -134,8 +134,8 @@ Problems = Callable[[str], list[str]]
         ),
         pytest.param(
             "wibble: 1",
-            "6:1 wibble: unknown key; known here: services, inventory, forecast, gateway, api, intervalSeconds, "
-            "stateDir, retention, stopReplicasOnExit",
+            "6:1 wibble: unknown key; known here: services, kubernetes, inventory, forecast, gateway, api, "
+            "intervalSeconds, stateDir, retention, stopReplicasOnExit",
             id="nothing near",
         ),
         pytest.param(

@@ -69,6 +69,7 @@ BEYOND = (
     "must be at most maxReplicas",
     "every start would fail",
     "is missing: a command",
+    "has no meaning beside kubernetes",
 )
 
 
