@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -126,13 +127,11 @@ class Cluster:
 
     def kubectl(self, *arguments: str) -> str:
         """What kubectl prints, as the administrator. Raises CalledProcessError."""
-        command = (str(program("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments)
-        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        return self._tool("kubectl", *arguments)
 
     def helm(self, *arguments: str) -> str:
         """What helm prints, as the administrator. Raises CalledProcessError."""
-        command = (str(program("helm")), f"--kubeconfig={self.kubeconfig}", *arguments)
-        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        return self._tool("helm", *arguments)
 
     # Outages
 
@@ -209,7 +208,7 @@ class Cluster:
     def api_service(self, *, namespace: str, service: str, port: int) -> Iterator[None]:
         """``serve_api_service`` for the length of a block, without an owner of external metrics after it.
 
-        One whose server is gone would keep every namespace from being deleted: the namespace controller asks all groups.
+        One whose server is gone would keep every namespace from being deleted, since that asks all groups.
         """
         try:
             self.serve_api_service(namespace=namespace, service=service, port=port)
@@ -225,6 +224,13 @@ class Cluster:
     def remove_api_service(self) -> None:
         """Nobody answers external metrics any more."""
         external_metrics.remove_api_service(self.api)
+
+    def _tool(self, name: str, *arguments: str) -> str:
+        command = (str(program(name)), f"--kubeconfig={self.kubeconfig}", *arguments)
+        # What they keep between runs is kept here, not at the user's.
+        homes = ("KUBECACHEDIR", "HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")
+        environ = {**os.environ, **{home: str(self.folder / home.lower()) for home in homes}}
+        return subprocess.run(command, env=environ, check=True, stdout=subprocess.PIPE, text=True).stdout
 
     def _await_kind(self, definition: Json) -> None:
         """Until a CustomResourceDefinition is served."""

@@ -23,7 +23,6 @@ _READY_PROBE_EVERY_S = 1.0
 # A kubelet waits 10 s after the first crash, doubled up to 5 min; tests haven't the time.
 _FIRST_BACK_OFF_S = 1.0
 _LAST_BACK_OFF_S = 16.0
-_ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +92,11 @@ class PodLife:
         return "deletionTimestamp" in self._pod["metadata"]
 
     @property
+    def _has_ended(self) -> bool:
+        """It is in a phase that pods don't leave."""
+        return self._status.get("phase") in ("Succeeded", "Failed")
+
+    @property
     def _path(self) -> str:
         metadata = self._pod["metadata"]
         return f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
@@ -120,6 +124,8 @@ class PodLife:
         return ready_of(status) != ready_of(self._status) or status.get("phase") != self._status["phase"]
 
     async def _live(self) -> None:
+        if self._has_ended:
+            return
         try:
             await self._pull()
             delay_s = _FIRST_BACK_OFF_S
@@ -184,10 +190,9 @@ class PodLife:
 
     async def _end(self) -> None:
         """The grace period: what runs goes on until it is idle or the time is over, then the pod is gone."""
-        self._writing = None
         began_s = time.monotonic()
         with suppress(ValueError):
-            while self._has_run and self._status.get("phase") not in _ENDED and self._grace_left_s() > 0:
+            while self._has_run and not self._has_ended and self._grace_left_s() > 0:
                 wants_s = self._behaviour.stop_s - (time.monotonic() - began_s)
                 if wants_s <= 0 and (self._engine is None or self._engine.ended.done() or await self._engine.idle()):
                     break
