@@ -2,8 +2,8 @@
 
 A real server in a process of its own, on one core, tells of many services that change all the while; a client on
 another core asks on a fixed schedule (a slow answer does not hold back the next call), about another service each
-time, over one connection, as KEDA does. Times are from the sending of a call to its answer in the client, so they
-hold the client's own work as well. The exit code is 1 above the allowed p99; that takes a machine with nothing else to
+time, over one connection, as KEDA does. Times are from the sending of a call to its answer in the client, which is
+written to cost little itself. The exit code is 1 above the allowed p99; that takes a machine with nothing else to
 do, so the server's processor time for a call is shown beside it.
 """
 
@@ -18,18 +18,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from typing import TypeAlias
-
-import grpc
-import grpc.aio
 
 from adapters.serving.keda.server import ScalerServer, ScalerSettings
 from autoscaler.domain.publication import Publication
+from benchmarks.lean_grpc import LeanClient
 
 ALLOWED_P99_MS = 1.0
 
 _METHOD = "/externalscaler.ExternalScaler/GetMetrics"
-Call: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]"
 _NAMESPACE = "inference"
 _STALE_AFTER_S = 60.0
 
@@ -128,34 +124,33 @@ async def _measure(
 ) -> tuple[list[float], float]:
     """Seconds of each call, and the server's seconds of processor time for all."""
     requests = [_request(_name(index)) for index in range(services)]
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        call: Call = channel.unary_unary(_METHOD)
-        await _offer(call, requests, rate=rate, seconds=2.0)  # connects, warms caches
-        gc.collect()
-        gc.disable()  # the client's own pauses are not the server's
-        before_s = _cpu_s(pipe)
-        times_s = await _offer(call, requests, rate=rate, seconds=seconds)
-        return times_s, _cpu_s(pipe) - before_s
+    transport, client = await asyncio.get_running_loop().create_connection(
+        lambda: LeanClient(_METHOD), "127.0.0.1", port
+    )
+    await _offer(client, requests, rate=rate, seconds=2.0)  # warms caches
+    gc.collect()
+    gc.disable()  # the client's own pauses are not the server's
+    before_s = _cpu_s(pipe)
+    times_s = await _offer(client, requests, rate=rate, seconds=seconds)
+    cpu_s = _cpu_s(pipe) - before_s
+    transport.close()
+    return times_s, cpu_s
 
 
-async def _offer(call: Call, requests: list[bytes], *, rate: float, seconds: float) -> list[float]:
-    times_s: list[float] = []
-
-    async def ask(request: bytes) -> None:
-        begun_s = time.perf_counter()
-        answer = await call(request)
-        times_s.append(time.perf_counter() - begun_s)
-        if b"desired_replicas" not in answer:
-            raise SystemExit(f"answered {answer!r}")
-
-    begun_s = time.perf_counter()
-    async with asyncio.TaskGroup() as group:
-        for index in range(int(rate * seconds)):
-            wait_s = begun_s + index / rate - time.perf_counter()
-            if wait_s > 0:
-                await asyncio.sleep(wait_s)
-            group.create_task(ask(requests[index % len(requests)]))
-    return times_s
+async def _offer(client: LeanClient, requests: list[bytes], *, rate: float, seconds: float) -> list[float]:
+    begun_s, calls = time.perf_counter(), []
+    for index in range(int(rate * seconds)):
+        await asyncio.sleep(
+            0
+        )  # take answers; timers are too coarse, so the client's core is kept busy until it is time
+        while time.perf_counter() < begun_s + index / rate:
+            await asyncio.sleep(0)
+        calls.append(client.call(requests[index % len(requests)]))
+    await client.all_answered()
+    wrong = [call.answer for call in calls if b"desired_replicas" not in call.answer]
+    if wrong:
+        raise SystemExit(f"{len(wrong)} calls were not answered with a number, the first with {wrong[0]!r}")
+    return [call.took_s for call in calls if call.took_s is not None]
 
 
 def _request(service: str) -> bytes:
