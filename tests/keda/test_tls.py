@@ -10,6 +10,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from adapters.serving.keda.credentials import TlsFiles
 from adapters.serving.keda.server import ScalerServer, ScalerSettings
@@ -151,12 +152,31 @@ def test_an_authority_for_clients_can_be_exchanged(mutual: Secured, authority: A
     assert refusal(lambda: mutual.call(authority, authority.issue("keda")))[0] is grpc.StatusCode.UNAVAILABLE
 
 
-@pytest.mark.parametrize("missing", ["tls.crt", "tls.key", "ca.crt"])
+@pytest.mark.parametrize("content", [pytest.param(None, id="missing"), b"", b"?", b"-----BEGIN CERTIFICATE-----\n"])
+@pytest.mark.parametrize("file", ["tls.crt", "tls.key", "ca.crt"])
 def test_files_that_can_not_be_used_are_refused_at_the_start(
-    tmp_path: Path, notes: Notes, clock: Clock, authority: Authority, missing: str
+    tmp_path: Path, notes: Notes, clock: Clock, authority: Authority, *, file: str, content: bytes | None
 ) -> None:
     made = secured(tmp_path, notes, clock, authority, client_ca=True)
-    (tmp_path / "mounted" / missing).unlink()
-    with pytest.raises(RefusedError, match=missing):
+    spoilt = tmp_path / "mounted" / file
+    if content is None:
+        spoilt.unlink()
+    else:
+        spoilt.write_bytes(content)
+    with pytest.raises(RefusedError, match=r"tls\.crt"):
         made.server.start()
     assert notes.subscribers == 0
+
+
+def test_a_key_behind_a_password_is_refused(tmp_path: Path, notes: Notes, clock: Clock, authority: Authority) -> None:
+    made = secured(tmp_path, notes, clock, authority, client_ca=False)
+    key = serialization.load_pem_private_key(made.files.key.read_bytes(), password=None)
+    made.files.key.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"a secret"),
+        )
+    )
+    with pytest.raises(RefusedError, match=r"tls\.key"):
+        made.server.start()

@@ -37,7 +37,8 @@ class RotatingCertificate:
             self._stamp = self._look()
             self._current = self._read()
         except OSError as error:
-            raise RefusedError(f"TLS of the external scaler: {error}") from error
+            names = ", ".join(map(str, self._paths))
+            raise RefusedError(f"external scaler: TLS needs the PEM files {names}: {error}") from error
 
     def credentials(self) -> grpc.ServerCredentials:
         """For a port; each new connection asks for the current content."""
@@ -66,9 +67,9 @@ class RotatingCertificate:
         """Raises OSError (SSLError is one) where a file is missing, is no PEM, or the key is another certificate's."""
         key, certificate, *client_ca = [path.read_bytes() for path in self._paths]
         probe = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        probe.load_cert_chain(self._files.certificate, self._files.key)
+        probe.load_cert_chain(self._files.certificate, self._files.key, password="")  # or it would ask a terminal
         if client_ca:
-            probe.load_verify_locations(cadata=client_ca[0].decode("ascii", "replace"))
+            probe.load_verify_locations(self._files.client_ca)
         return grpc.ssl_server_certificate_configuration([(key, certificate)], client_ca[0] if client_ca else None)
 
     @property
