@@ -8,6 +8,7 @@ Every string and list is bounded, so that the cost of the expressions that look 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from autoscaler.config.fields import Section
@@ -122,12 +123,12 @@ def _duration(schema: JsonSchema) -> dict[str, Any]:
 
 
 def go_duration(seconds: float) -> str:
-    """``seconds`` as a Go duration: the shortest text of whole units, or else nanoseconds."""
+    """``seconds``, to the nanosecond, as Go reads it: whole units where they are whole, else a fraction of seconds."""
     nanoseconds = round(seconds * 1e9)
     for unit, size in (("h", 3600 * 10**9), ("m", 60 * 10**9), ("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if nanoseconds and nanoseconds % size == 0:
             return f"{nanoseconds // size}{unit}"
-    return f"{nanoseconds}ns" if nanoseconds else "0s"
+    return f"{(Decimal(nanoseconds) / 10**9).normalize():f}s"
 
 
 def _int_or_string(choices: Sequence[JsonSchema]) -> dict[str, Any]:
