@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.running import Cluster
+from tests.cluster.running import Cluster, running_cluster
 
 
 @pytest.fixture(scope="session")
@@ -15,9 +15,5 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
     Raises MissingProgramError, which says what to do, where its programs have not been built.
     """
-    running = Cluster(tmp_path_factory.mktemp("cluster"))
-    try:
-        running.start()
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
-    finally:
-        running.stop()

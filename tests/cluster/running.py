@@ -246,3 +246,14 @@ class Cluster:
             return True
 
         wait_for(served, f"{path} is served")
+
+
+@contextmanager
+def running_cluster(folder: Path) -> Iterator[Cluster]:
+    """A cluster for the length of a block, its files in ``folder``. Raises MissingProgramError or NotReadyError."""
+    cluster = Cluster(folder)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
