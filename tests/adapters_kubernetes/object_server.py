@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tests.adapters_kubernetes.scripted_server import Exchange, Request, answered, told, watch_held
@@ -54,6 +54,10 @@ class ObjectServer:
             self._objects[_path(source)]["metadata"]["uid"] = "another"
 
     def __call__(self, exchange: Exchange) -> None:
+        self.answer(exchange)
+
+    def answer(self, exchange: Exchange, afterwards: Callable[[], None] = lambda: None) -> None:
+        """``afterwards`` is done when the answer is settled and before it is sent."""
         request = exchange.request
         if request.verb != "GET":
             self.written.append(request)
@@ -62,6 +66,8 @@ class ObjectServer:
             return
         with self._lock:
             code, answer = self._answer(request)
+            answer = copy.deepcopy(answer)
+        afterwards()
         if answer is None and code == 200:
             watch_held()(exchange)
         elif code != 200:

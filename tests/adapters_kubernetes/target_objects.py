@@ -63,7 +63,7 @@ def gpu_template(gpus: int = 1, *, app: str = "llm", resource: str = "nvidia.com
     }
 
 
-def deployment(name: str = "llm", replicas: int = 3, **meta: object) -> Json:
+def deployment(name: str = "llm", replicas: int = 3, **meta: Any) -> Json:
     """One that is at rest."""
     return {
         "apiVersion": "apps/v1",
@@ -150,7 +150,7 @@ def nim_service(**spec: object) -> Json:
     }
 
 
-def custom(name: str = "engine", replicas: int = 2, **meta: object) -> Json:
+def custom(name: str = "engine", replicas: int = 2, **meta: Any) -> Json:
     """An object of a kind that we have never heard of."""
     return {
         "apiVersion": "example.org/v1",

@@ -281,7 +281,7 @@ def test_writers_are_told_from_managed_fields() -> None:
 
 def test_a_writer_of_the_whole_list_writes_a_worker_group() -> None:
     source = objects.ray_service()
-    whole = {"f:spec": {"f:rayClusterConfig": {"f:workerGroupSpecs": {}}}}
+    whole: Json = {"f:spec": {"f:rayClusterConfig": {"f:workerGroupSpecs": {}}}}
     source["metadata"]["managedFields"] = [objects.wrote("kubectl", fields=whole)]
     assert [each.manager for each in view_of(source, "small").writers] == ["kubectl"]
 
