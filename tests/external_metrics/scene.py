@@ -35,6 +35,7 @@ def a_publication(
     at_s: float = START_S,
     labels: Mapping[str, str] | None = None,
     signals: Mapping[str, Measured] | None = None,
+    targets: tuple[tuple[str, int], ...] = (),
 ) -> Publication:
     """One service's latest decision."""
     return Publication(
@@ -43,6 +44,7 @@ def a_publication(
         at_s=at_s,
         stale_after_s=30.0,
         desired_replicas=desired,
+        targets=targets,
         labels=tuple((labels or {}).items()),
         signals=tuple((signals or {}).items()),
     )

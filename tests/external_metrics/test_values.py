@@ -48,6 +48,57 @@ def test_what_matches(selector: str, metric: str, expected: Mapping[str, str]) -
     assert values(*ALL, selector=selector, metric=metric) == expected
 
 
+SPLIT = a_publication("split", 7, targets=(("h100", 2), ("mig-2g", 5)), labels={"team": "e"})
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        pytest.param("service=split", "7", id="all together"),
+        pytest.param("service=split,variant=h100", "2", id="one variant"),
+        pytest.param("variant!=h100,team=e", "5", id="all but one, by a label"),
+    ],
+)
+def test_variants(selector: str, expected: str) -> None:
+    assert values(SPLIT, CHAT, selector=selector) == {"split": expected}
+
+
+@pytest.mark.parametrize(
+    ("publication", "selector", "failure", "says"),
+    [
+        pytest.param(
+            SPLIT,
+            "service=split,variant",
+            Failure.BAD_REQUEST,
+            ("2 variants of service split",),
+            id="a sum of variants",
+        ),
+        pytest.param(
+            SPLIT, "service=split,variant=l4", Failure.NOT_FOUND, ("no variant", "h100, mig-2g"), id="wrong variant"
+        ),
+        pytest.param(
+            a_publication("split", TIMEOUT),
+            "service=split,variant=h100",
+            Failure.UNAVAILABLE,
+            ("Timeout",),
+            id="unknown",
+        ),
+        pytest.param(
+            a_publication("split", 7, targets=(("h100", 7),), at_s=START_S - 31),
+            "service=split,variant=h100",
+            Failure.UNAVAILABLE,
+            ("stale",),
+            id="stale",
+        ),
+    ],
+)
+def test_errors_of_variants(publication: Publication, selector: str, failure: Failure, says: tuple[str, ...]) -> None:
+    with pytest.raises(FailedError) as caught:
+        values(publication, selector=selector)
+    assert caught.value.failure is failure
+    assert [part for part in says if part not in str(caught.value)] == []
+
+
 def test_no_selector_is_needed_where_there_is_one_service() -> None:
     assert values(CHAT) == {"chat": "3"}
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 JSON = "application/json"
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 class Failure(Enum):
@@ -45,7 +46,7 @@ class FailedError(Exception):
 
 def json_bytes(document: object) -> bytes:
     """Compact JSON in ASCII. Raises ValueError for NaN and infinities."""
-    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+    return _ENCODER.encode(document).encode()
 
 
 def failed(error: FailedError) -> Answer:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from urllib.parse import unquote
 
 from multidict import MultiMapping
@@ -96,19 +97,29 @@ def _named_by_proxy(trust: CallerTrust, headers: MultiMapping[str]) -> User | No
 def _extra(prefixes: tuple[str, ...], headers: MultiMapping[str]) -> Mapping[str, tuple[str, ...]]:
     """By the rest of the header's name in lower case, percent signs undone."""
     found: dict[str, tuple[str, ...]] = {}
-    lowered = tuple([prefix.lower() for prefix in prefixes])
     for header, value in headers.items():
-        name = header.lower()
-        prefix = next((prefix for prefix in lowered if name.startswith(prefix)), None)
-        if prefix is not None:
-            key = unquote(name[len(prefix) :])
+        key = _extra_key(prefixes, header)
+        if key is not None:
             found[key] = (*found.get(key, ()), value)
     return found
 
 
+@lru_cache(maxsize=256)
+def _extra_key(prefixes: tuple[str, ...], header: str) -> str | None:
+    name = header.lower()
+    for prefix in prefixes:
+        if name.startswith(prefix.lower()):
+            return unquote(name[len(prefix) :])
+    return None
+
+
 def _sound(texts: list[str]) -> bool:
     """Bytes that are no UTF-8 can't be handed on to the authorizer as they are."""
-    return not any("\ud800" <= letter <= "\udfff" for text in texts for letter in text if not text.isascii())
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _with_authenticated(user: User) -> User:

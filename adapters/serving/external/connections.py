@@ -12,6 +12,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 # What http.Transport of Go, and so kube-apiserver, keeps idle connections for is 90 s; it is never us who close one
 # under a request.
 IDLE_S = 120.0
+_MAX_TARGET_BYTES = 8 * 1024
 _MAX_HEADER_BYTES = 32 * 1024
 _LINGER_S = 1.0
 
@@ -35,7 +36,7 @@ class Connections(web.Server):
             auto_decompress=False,
             keepalive_timeout=IDLE_S,
             lingering_time=_LINGER_S,
-            max_line_size=_MAX_HEADER_BYTES,
+            max_line_size=_MAX_TARGET_BYTES,
             max_field_size=_MAX_HEADER_BYTES,
         )
         self._most = most

@@ -15,6 +15,8 @@ def quantity(value: float) -> str:
     """
     if not math.isfinite(value):
         raise ValueError(f"{value} is no number")
+    if value.is_integer() and abs(value) < _MOST_MILLI / 1000:
+        return str(int(value))
     # In decimal, since 2.3 * 1000 is 2300 only there.
     milli = int(Decimal(repr(value)).scaleb(3).to_integral_value(ROUND_CEILING))
     if abs(milli) > _MOST_MILLI:

@@ -83,6 +83,10 @@ class Selector:
         """True if the labels meet every requirement."""
         return all(requirement.holds(labels) for requirement in self.requirements)
 
+    def mentions(self, key: str) -> bool:
+        """True if a requirement is about the label."""
+        return any(requirement.key == key for requirement in self.requirements)
+
     def only(self, key: str) -> str | None:
         """The one value that the label must have, None where several would do."""
         for requirement in self.requirements:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from adapters.serving.external.answers import FailedError, Failure
@@ -12,6 +13,7 @@ from adapters.serving.external.discovery import GROUP, VERSION
 from autoscaler.domain.caller import Access
 
 _MOST_PARAMETERS = 32
+_MOST_KEPT = 1024  # the same few are read again and again
 # To kube-apiserver these are parts of the namespace, so that it would ask its authorizer something else than we do.
 _NO_METRICS = ("status", "finalize")
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
@@ -72,6 +74,7 @@ class MetricRead:
 Target = Fixed | MetricRead
 
 
+@lru_cache(maxsize=_MOST_KEPT)
 def parse_target(raw: str) -> Target:
     """A request's target as it was sent. Raises FailedError for what can't be decoded."""
     raw_path, _, query = raw.partition("?")
@@ -99,6 +102,7 @@ def _decoded(raw: str) -> str:
     return path
 
 
+@lru_cache(maxsize=_MOST_KEPT)
 def _parameters(query: str) -> Mapping[str, str]:
     """Of several with one name the first counts, as for Go's url.Values.Get."""
     found: dict[str, str] = {}

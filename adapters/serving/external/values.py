@@ -7,18 +7,21 @@ The sentences hold nothing that changes from one read to the next, or each read 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from adapters.serving.external.answers import Answer, FailedError, Failure, json_bytes
 from adapters.serving.external.discovery import GROUP, KIND, VERSION
 from adapters.serving.external.quantity import quantity
 from adapters.serving.external.selector import Selector, SelectorError, parse_selector
 from autoscaler.domain.publication import DESIRED_REPLICAS, Publication
-from autoscaler.domain.reading import Unknown
+from autoscaler.domain.reading import Measured, Unknown
 from autoscaler.ports import Publications, UnavailableError
 
 SERVICE = "service"
+VARIANT = "variant"
 _KEDA_LABEL = "scaledobject.keda.sh/name"
 _MOST_NAMES = 10
 
@@ -28,14 +31,20 @@ def read_metric(
 ) -> Answer:
     """An ExternalMetricValueList with one item per matching service. Raises FailedError.
 
-    Selectors may ask for a publication's labels and for ``service``, the name of its InferenceAutoscaler.
+    Selectors may ask for a publication's labels and for ``service``, the name of its InferenceAutoscaler; one of
+    ``desired_replicas`` may ask for a ``variant`` too, and then gets that one's number instead of all together.
     """
     try:
         selector = parse_selector(label_selector)
     except SelectorError as error:
         raise FailedError(Failure.BAD_REQUEST, f"labelSelector {label_selector!r}: {error}") from error
     try:
-        matching = _matching(publications, namespace, selector)
+        matching = [
+            each
+            for publication in _asked(publications, namespace, selector)
+            for each in _series(publication, metric, selector)
+            if selector.matches(each.labels)
+        ]
         if not matching:
             raise FailedError(Failure.NOT_FOUND, _nothing(publications.within(namespace), namespace, selector))
     except UnavailableError as error:
@@ -44,35 +53,59 @@ def read_metric(
         ) from error
     if len(matching) > 1:
         _check_sum(matching, namespace, metric, selector)
-    items = [_item(publication, metric, now_s) for publication in matching]
+    items = [_item(each, metric, now_s) for each in matching]
     return Answer(
         body=json_bytes({"kind": KIND, "apiVersion": f"{GROUP}/{VERSION}", "metadata": {}, "items": items}),
         headers=(("Cache-Control", "no-store"),),
     )
 
 
-def _matching(publications: Publications, namespace: str, selector: Selector) -> list[Publication]:
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """One number of one service, with all that selectors may ask for."""
+
+    publication: Publication
+    labels: Mapping[str, str]
+    value: Measured | None
+
+
+def _asked(publications: Publications, namespace: str, selector: Selector) -> Sequence[Publication]:
+    """Those that may match; without a look through all of them where one is named."""
     service = selector.only(SERVICE)
-    if service is not None:
-        publication = publications.of(namespace, service)
-        candidates: Sequence[Publication] = () if publication is None else (publication,)
+    if service is None:
+        return publications.within(namespace)
+    publication = publications.of(namespace, service)
+    return () if publication is None else (publication,)
+
+
+def _series(publication: Publication, metric: str, selector: Selector) -> Iterator[_Series]:
+    labels = {**dict(publication.labels), SERVICE: publication.name}
+    whole = publication.value(metric)
+    if metric != DESIRED_REPLICAS or not selector.mentions(VARIANT):
+        yield _Series(publication, labels, whole)
+    elif isinstance(whole, Unknown):  # of every variant
+        yield _Series(publication, {**labels, VARIANT: selector.only(VARIANT) or ""}, whole)
     else:
-        candidates = publications.within(namespace)
-    return [each for each in candidates if selector.matches(_labels(each))]
+        for variant, replicas in publication.targets:
+            yield _Series(publication, {**labels, VARIANT: variant}, float(replicas))
 
 
-def _labels(publication: Publication) -> dict[str, str]:
-    return {**dict(publication.labels), SERVICE: publication.name}
-
-
-def _check_sum(matching: list[Publication], namespace: str, metric: str, selector: Selector) -> None:
+def _check_sum(matching: Sequence[_Series], namespace: str, metric: str, selector: Selector) -> None:
     """Numbers of replicas of several services make no sense as a sum, other sums only where they were asked for."""
     if metric != DESIRED_REPLICAS and selector.requirements:
         return
+    services = [each.publication for each in matching]
+    if all(service is services[0] for service in services):
+        variants = ", ".join(each.labels[VARIANT] for each in matching)
+        raise FailedError(
+            Failure.BAD_REQUEST,
+            f"{len(matching)} variants of service {services[0].name} match and an HPA would add up their {metric}; "
+            f"select one of them, {VARIANT}: NAME, NAME being one of {variants}",
+        )
     raise FailedError(
         Failure.BAD_REQUEST,
         f"{len(matching)} services of namespace {namespace} match and an HPA would add up their {metric}; "
-        f"add a selector with matchLabels {{{SERVICE}: NAME}}, NAME being one of {_names(matching)}",
+        f"add a selector with matchLabels {{{SERVICE}: NAME}}, NAME being one of {_names(services)}",
     )
 
 
@@ -88,7 +121,14 @@ def _nothing(existing: Sequence[Publication], namespace: str, selector: Selector
             "so create one there"
         )
     service = selector.only(SERVICE)
-    if service is not None and all(each.name != service for each in existing):
+    named = next((each for each in existing if each.name == service), None)
+    if named is not None and selector.mentions(VARIANT):
+        variants = ", ".join(variant for variant, _ in named.targets)
+        return (
+            f"service {service} in namespace {namespace} has no variant as the metric's selector asks for; "
+            f"its variants are {variants or 'not decided on yet'}"
+        )
+    if service is not None and named is None:
         return (
             f"there is no InferenceAutoscaler {service} in namespace {namespace}; "
             f"set the metric's selector to {SERVICE}: NAME, NAME being one of {_names(existing)}"
@@ -99,15 +139,15 @@ def _nothing(existing: Sequence[Publication], namespace: str, selector: Selector
     )
 
 
-def _item(publication: Publication, metric: str, now_s: float) -> dict[str, object]:
+def _item(series: _Series, metric: str, now_s: float) -> dict[str, object]:
+    publication, value = series.publication, series.value
     who = f"service {publication.name} in namespace {publication.namespace}"
-    value = publication.value(metric)
     if value is None:
         known = (DESIRED_REPLICAS, *(name for name, _ in publication.signals))
         raise FailedError(
             Failure.NOT_FOUND, f"{who} has no metric {metric}; set the metric's name to one of {', '.join(known)}"
         )
-    told_at = _rfc3339(publication.at_s)
+    told_at = _rfc3339(int(publication.at_s))
     if publication.stale(now_s):
         raise FailedError(
             Failure.UNAVAILABLE,
@@ -133,7 +173,7 @@ def _item(publication: Publication, metric: str, now_s: float) -> dict[str, obje
         raise FailedError(
             Failure.UNAVAILABLE, f"{metric} of {who} can't be told: {error}; until it can the replicas stay"
         ) from error
-    return {"metricName": metric, "metricLabels": _labels(publication), "timestamp": told_at, "value": told}
+    return {"metricName": metric, "metricLabels": series.labels, "timestamp": told_at, "value": told}
 
 
 def _names(publications: Sequence[Publication]) -> str:
@@ -142,5 +182,6 @@ def _names(publications: Sequence[Publication]) -> str:
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _rfc3339(at_s: float) -> str:
-    return datetime.fromtimestamp(int(at_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+@lru_cache(maxsize=1024)
+def _rfc3339(at_s: int) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
