@@ -188,7 +188,7 @@ class Cluster:
     # Metrics
 
     def start_keda(self) -> None:
-        """Start KEDA where it isn't running; it owns external metrics from then on."""
+        """Start what of KEDA isn't running; it owns external metrics from then on, whoever did before."""
         self.keda.start()
 
     def stop_keda(self) -> None:
