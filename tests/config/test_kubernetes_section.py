@@ -12,7 +12,7 @@ from autoscaler.config import Settings, load
 
 def test_an_empty_mapping_is_enough(read: Callable[[str], Settings]) -> None:
     settings = read("kubernetes: {}\n")
-    assert not (settings.services or settings.templates or settings.routes)
+    assert [*settings.services, *settings.templates, *settings.routes] == []
     kubernetes = settings.kubernetes
     assert kubernetes is not None
     assert kubernetes.namespaces == ()
