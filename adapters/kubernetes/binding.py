@@ -14,7 +14,7 @@ from adapters.kubernetes.replicas import ReplicaKind
 from adapters.kubernetes.target_view import PodGroup, TargetView
 from adapters.kubernetes.targets import Targeted, TargetKey, TargetProblem
 from autoscaler.domain.resource import AutoscalerResource
-from autoscaler.domain.service import Service, ServiceId
+from autoscaler.domain.service import DeviceRequest, Service, ServiceId
 
 NEVER_PREEMPTS = -(2**31)  # no pod's priority is lower (API: PriorityClass.value is an int32)
 
@@ -83,6 +83,7 @@ class Binder:
     def __init__(self) -> None:
         self._known: dict[tuple[ServiceId, str], Bound] = {}
         self._classes: Mapping[ObjectKey, PriorityClassView] = {}
+        self._services: dict[ServiceId, tuple[Service, tuple[DeviceRequest | None, ...], Service]] = {}
 
     def bind(
         self,
@@ -102,8 +103,9 @@ class Binder:
                 problems[resource.service.id] = tuple(told)
             if len(mine) == len(resource.sources):
                 bound.update({(resource.service.id, each.variant): each for each in mine})
-                services.append(_with_devices(resource.service, mine))
+                services.append(self._with_devices(resource.service, mine))
         self._known = bound
+        self._services = {each.id: self._services[each.id] for each in services}
         return Bindings(bound=tuple(bound.values()), services=tuple(services), problems=problems)
 
     def _bind_one(self, resource: AutoscalerResource, targeted: Targeted) -> tuple[list[Bound], list[str]]:
@@ -130,6 +132,19 @@ class Binder:
         if known.view is view and known.problem == problem:
             return known
         return replace(known, view=view, problem=problem)
+
+    def _with_devices(self, service: Service, bound: Sequence[Bound]) -> Service:
+        """``bound``: one for each variant, in their order."""
+        devices = tuple(each.kind.devices for each in bound)
+        known = self._services.get(service.id)
+        if known is not None and known[0] is service and known[1] == devices:
+            return known[2]
+        variants = (
+            replace(variant, devices=request) for variant, request in zip(service.variants, devices, strict=True)
+        )
+        filled = replace(service, variants=tuple(variants))
+        self._services[service.id] = service, devices, filled
+        return filled
 
 
 def _looks_alike(before: TargetView, now: TargetView) -> bool:
@@ -195,11 +210,4 @@ def _scoped(holding: Sequence[PodGroup], classes: Mapping[ObjectKey, PriorityCla
     computes = any(name in amounts for amounts in (needs.requests, needs.limits) for name in ("cpu", "memory"))
     return Scoped(
         priority_class=needs.priority_class or (found.name if found is not None else ""), best_effort=not computes
-    )
-
-
-def _with_devices(service: Service, bound: Sequence[Bound]) -> Service:
-    devices = {each.variant: each.kind.devices for each in bound}
-    return replace(
-        service, variants=tuple(replace(variant, devices=devices[variant.name]) for variant in service.variants)
     )

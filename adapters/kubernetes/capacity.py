@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from adapters.kubernetes.nodes import NodeView
 from adapters.kubernetes.pod_life import Life
@@ -21,46 +21,54 @@ NEW_NODES = "new-nodes"
 ENDLESS = 1_000_000  # devices on nodes that would be made for whoever needs them
 
 
-class Place(NamedTuple):
-    """Where devices are: the node's name and their kind."""
-
-    node: str
-    kind: str
+Place = tuple[str, str]  # a node's name and a kind of device
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """Devices that pods hold, by place.
 
-    ``kept``: by replicas of ours that packing knows of; ``lost``: by pods of lower priority than some target's, by
-    their priority; ``taken``: by all pods together.
+    ``taken``: by all pods together; ``kept``: by the replicas of ours that packing knows of; ``preemptible``: by pods
+    of somebody else's that one of ours may push out, by their priority.
     """
 
-    def __init__(self) -> None:
-        self.taken: Counter[Place] = Counter()
-        self.kept: Counter[Place] = Counter()
-        self.preemptible: dict[Place, Counter[int]] = {}
+    taken: Mapping[Place, int]
+    kept: Mapping[Place, int]
+    preemptible: Mapping[Place, Counter[int]]
 
-    def keep(self, pods: Iterable[PodView], request: DeviceRequest | None) -> None:
-        """A replica of ours that was asked for, its pods with devices first.
 
-        Packing takes what is requested now for it. What a pod of an earlier template holds beyond that is not there
-        for others, and other kinds of devices beside it aren't either.
-        """
-        if request is None:
-            return
-        holding = [pod for pod in pods if pod.holds][: request.pods]
-        for pod in holding:
-            if (count := min(pod.devices.get(request.kind, 0), request.count)) > 0:
-                self.kept[Place(pod.node, request.kind)] += count
+def keeps(pods: Iterable[PodView], request: DeviceRequest) -> list[tuple[Place, int]]:
+    """What a replica of ours that was asked for holds, for packing to take for it again.
 
-    def take(self, pod: PodView, *, ours: bool, below: int) -> None:
-        """Any pod that holds devices. ``below``: the highest priority among the targets that may preempt."""
-        leaves = not ours and pod.life is not Life.ENDING and pod.priority < below
+    Packing takes what is requested now. What a pod of an earlier template holds beyond that is not there for others,
+    and other kinds of devices beside it aren't either.
+    """
+    holding = [pod for pod in pods if pod.holds][: request.pods]
+    found = [((pod.node, request.kind), min(pod.devices.get(request.kind, 0), request.count)) for pod in holding]
+    return [(place, count) for place, count in found if count > 0]
+
+
+def held_by(holders: Iterable[tuple[PodView, bool]], kept: Iterable[tuple[Place, int]], *, below: int) -> Held:
+    """What all pods hold. ``holders``: pods with devices, and whether they are a service's of ours.
+
+    ``below``: the highest priority among the targets.
+    """
+    taken: dict[Place, int] = {}
+    preemptible: dict[Place, Counter[int]] = {}
+    for pod, ours in holders:
+        life, node = pod.lived.life, pod.node
+        if not node or life is Life.GONE:
+            continue
+        leaves = not ours and pod.priority < below and life is not Life.ENDING
         for kind, count in pod.devices.items():
-            place = Place(pod.node, kind)
-            self.taken[place] += count
+            place = node, kind
+            taken[place] = taken.get(place, 0) + count
             if leaves:
-                self.preemptible.setdefault(place, Counter())[pod.priority] += count
+                preemptible.setdefault(place, Counter())[pod.priority] += count
+    again: dict[Place, int] = {}
+    for place, count in kept:
+        again[place] = again.get(place, 0) + count
+    return Held(taken=taken, kept=again, preemptible=preemptible)
 
 
 def devices_of(
@@ -75,10 +83,10 @@ def devices_of(
     for node in nodes.values():
         if node.takes_pods:
             for kind, allocatable in node.devices.items():
-                devices += _offered(Place(node.name, kind), allocatable, held, pools[node.name])
+                devices += _offered((node.name, kind), allocatable, held, pools[node.name])
     for place, count in held.kept.items():
-        known = nodes.get(place.node)
-        if known is None or not known.takes_pods or place.kind not in known.devices:
+        known = nodes.get(place[0])
+        if known is None or not known.takes_pods or place[1] not in known.devices:
             devices.append(_device(place, count, CLOSED))
     devices += [Device(id=f"{NEW_NODES}/{kind}", kind=kind, count=ENDLESS, pool=NEW_NODES) for kind in sorted(endless)]
     return tuple(devices)
@@ -103,12 +111,13 @@ def _offered(place: Place, allocatable: int, held: Held, pool: str) -> list[Devi
 
 
 def _device(place: Place, count: int, pool: str, holder_priority: int | None = None) -> Device:
+    node, kind = place
     holder = "" if holder_priority is None else f"/priority{holder_priority}"
     return Device(
-        id=f"{place.node}/{place.kind}{holder}",
-        kind=place.kind,
+        id=f"{node}/{kind}{holder}",
+        kind=kind,
         count=count,
-        node=place.node,
+        node=node,
         pool=pool,
         holder_priority=holder_priority,
     )

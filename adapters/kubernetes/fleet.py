@@ -8,38 +8,82 @@ from dataclasses import dataclass
 
 from adapters.kubernetes.assignment import NOBODY, Assigned
 from adapters.kubernetes.binding import NEVER_PREEMPTS, Bound
-from adapters.kubernetes.capacity import Held
+from adapters.kubernetes.capacity import Held, Place, held_by, keeps
+from adapters.kubernetes.nodes import Heard, NodeView
 from adapters.kubernetes.pod_life import Life
 from adapters.kubernetes.pods import PodView
 from adapters.kubernetes.quotas import QuotaView, Scoped
-from autoscaler.domain.cluster import Quota, Replica
+from adapters.kubernetes.replicas import ReplicaViews
+from autoscaler.domain.cluster import Phase, Quota, Replica
+from autoscaler.domain.service import ServiceId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
     """A bound variant with its replicas.
 
-    ``kept``: the pods of the replicas that were asked for, no surplus among them and none that goes. ``placed``: of
-    those that have a node, up to the same number.
+    ``staying``: how many of them don't go. ``kept``: the pods of those that were asked for, no surplus among them.
+    ``held``: devices, by place, of the same number of replicas that have a node.
     """
 
     bound: Bound
     replicas: Sequence[Replica]
+    staying: int
     kept: Sequence[Sequence[PodView]]
-    placed: Sequence[Sequence[PodView]]
+    held: Sequence[tuple[Place, int]]
+
+
+class Fleets:
+    """Makes fleets; one whose pods, nodes and target are as before is the one from before."""
+
+    def __init__(self) -> None:
+        self._replicas = ReplicaViews()
+        self._unheard: frozenset[tuple[str, Heard]] = frozenset()
+        self._known: dict[tuple[ServiceId, str], tuple[Sequence[PodView], Fleet]] = {}
+
+    def of(
+        self, bound: Sequence[Bound], pods: Sequence[Sequence[PodView]], nodes: Mapping[str, NodeView], *, now_s: float
+    ) -> list[Fleet]:
+        """One for each bound variant; ``pods``: those of each."""
+        unheard = frozenset((node.name, node.heard) for node in nodes.values() if node.heard is not Heard.READY)
+        before = self._known if unheard == self._unheard else {}
+        self._unheard, self._known = unheard, {}
+        self._replicas.begin()
+        fleets = []
+        for each, mine in zip(bound, pods, strict=True):
+            key = each.kind.service, each.variant
+            known = before.get(key)
+            if known is not None and known[1].bound is each and known[0] == mine:
+                fleet = known[1]
+            else:
+                fleet = _fleet(each, self._replicas.of(each.kind, mine, nodes, now_s=now_s))
+            # What an unready pod is depends on the time.
+            if not any(pod.lived.life is Life.UNREADY for pod in mine):
+                self._known[key] = mine, fleet
+            fleets.append(fleet)
+        return fleets
+
+
+def _fleet(bound: Bound, found: Sequence[tuple[Replica, Sequence[PodView]]]) -> Fleet:
+    asked, request = bound.view.replicas, bound.kind.devices
+    staying = [(replica, members) for replica, members in found if replica.phase is not Phase.DRAINING]
+    placed = [members for replica, members in staying if replica.nodes][:asked]
+    return Fleet(
+        bound=bound,
+        replicas=[replica for replica, _ in found],
+        staying=len(staying),
+        kept=[members for _, members in staying][:asked],
+        held=[] if request is None else [each for members in placed for each in keeps(members, request)],
+    )
 
 
 def held_of(fleets: Sequence[Fleet], assigned: Assigned) -> Held:
     """What all pods hold of the nodes' devices."""
-    held = Held()
-    for fleet in fleets:
-        for members in fleet.placed:
-            held.keep(members, fleet.bound.kind.devices)
-    below = max((fleet.bound.priority for fleet in fleets), default=NEVER_PREEMPTS)
-    for pod, owner in assigned.holders:
-        if pod.holds:
-            held.take(pod, ours=owner != NOBODY, below=below)
-    return held
+    return held_by(
+        ((pod, owner != NOBODY) for pod, owner in assigned.holders),
+        (each for fleet in fleets for each in fleet.held),
+        below=max((fleet.bound.priority for fleet in fleets), default=NEVER_PREEMPTS),
+    )
 
 
 def device_quotas(

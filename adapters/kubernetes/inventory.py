@@ -15,14 +15,11 @@ from adapters.kubernetes.binding import (
 )
 from adapters.kubernetes.capacity import NEW_NODES, devices_of
 from adapters.kubernetes.collections import ClusterViews, Kept
-from adapters.kubernetes.fleet import Fleet, device_quotas, held_of
-from adapters.kubernetes.nodes import NodeView
-from adapters.kubernetes.pods import PodView
+from adapters.kubernetes.fleet import Fleet, Fleets, device_quotas, held_of
 from adapters.kubernetes.pools import NodePools, PoolMap
 from adapters.kubernetes.quota_limits import most_replicas
 from adapters.kubernetes.quotas import LimitRangeView, QuotaView
-from adapters.kubernetes.replicas import ReplicaViews
-from autoscaler.domain.cluster import ClusterSnapshot, Phase, Target
+from autoscaler.domain.cluster import ClusterSnapshot, Target
 from autoscaler.domain.resource import AutoscalerResource
 from autoscaler.domain.service import Service, ServiceId
 from autoscaler.ports import UnavailableError
@@ -62,7 +59,7 @@ class KubernetesInventory:
         self._binder = Binder()
         self._fresh: Bindings | None = None
         self._assignment = Assignment()
-        self._replicas = ReplicaViews()
+        self._fleets = Fleets()
         self._pools = NodePools()
         self._problems: Mapping[ServiceId, tuple[str, ...]] = {}
 
@@ -90,10 +87,7 @@ class KubernetesInventory:
         bindings, self._fresh = self._fresh or self._bind(), None
         nodes = {node.name: node for node in self._views.nodes.items().values()}
         assigned = self._assignment.of(self._views.pods.items(), [each.scope for each in bindings.bound])
-        self._replicas.begin()
-        fleets = [
-            self._fleet(bound, pods, nodes, now_s) for bound, pods in zip(bindings.bound, assigned.pods, strict=True)
-        ]
+        fleets = self._fleets.of(bindings.bound, assigned.pods, nodes, now_s=now_s)
         needing = [bound for bound in bindings.bound if bound.kind.devices is not None]
         pools = self._pools.of(nodes.values(), {each for bound in needing for each in bound.placements or ()})
         quotas, limit_ranges = _quotas_by_namespace(self._views.quotas), _limits_by_namespace(self._views.limit_ranges)
@@ -120,16 +114,6 @@ class KubernetesInventory:
             failure = f": {collection.failure}" if collection.failure else ""
             raise UnavailableError(f"the {name} of the cluster were not heard of {since}{failure}")
 
-    def _fleet(self, bound: Bound, pods: Sequence[PodView], nodes: Mapping[str, NodeView], now_s: float) -> Fleet:
-        found = self._replicas.of(bound.kind, pods, nodes, now_s=now_s)
-        staying = [(replica, members) for replica, members in found if replica.phase is not Phase.DRAINING]
-        return Fleet(
-            bound=bound,
-            replicas=[replica for replica, _ in found],
-            kept=[members for _, members in staying][: bound.view.replicas],
-            placed=[members for replica, members in staying if replica.nodes][: bound.view.replicas],
-        )
-
     def _target(
         self,
         fleet: Fleet,
@@ -144,12 +128,14 @@ class KubernetesInventory:
             named = pools.carrying(bound.placements)
             if self._node_autoscaling:
                 named = (*named, NEW_NODES)
-        most = most_replicas(
-            [(group.needs, group.pods) for group in view.groups or ()],
-            existing=sum(replica.phase is not Phase.DRAINING for replica in fleet.replicas),
-            quotas=[quota for quota in quotas.get(view.namespace, ()) if quota.counts(bound.scoped)],
-            limit_ranges=limit_ranges.get(view.namespace, ()),
-        )
+        most = None
+        if view.namespace in quotas or view.namespace in limit_ranges:
+            most = most_replicas(
+                [(group.needs, group.pods) for group in view.groups or ()],
+                existing=fleet.staying,
+                quotas=[quota for quota in quotas.get(view.namespace, ()) if quota.counts(bound.scoped)],
+                limit_ranges=limit_ranges.get(view.namespace, ()),
+            )
         return Target(
             service=bound.resource.service.id,
             variant=bound.variant,
