@@ -123,8 +123,8 @@ def _custom_object(api_version: str, kind: str, source: JsonObject) -> CustomObj
         uid=text(source, "metadata", "uid"),
         resource_version=text(source, "metadata", "resourceVersion"),
         controller=controller_of(source),
-        # Nearly all definitions have the count there; where one has not, nobody is known to have written it.
-        writers=writers_of(source, "spec", "replicas"),
+        # Nearly all definitions have the count there; of the others only writers of /scale are known.
+        writers=writers_of(source, "spec", "replicas", by_scale=True),
         deployers=deployers_of(source),
     )
 

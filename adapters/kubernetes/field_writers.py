@@ -12,18 +12,21 @@ from adapters.kubernetes.raw_json import JsonObject, inner, moment_s, objects, o
 from adapters.kubernetes.target_view import Deployer, FieldWriter
 
 
-def writers_of(source: JsonObject, *path: str) -> tuple[FieldWriter, ...]:
-    """The managers that own the field at ``path``, the latest first. Raises ShapeError."""
-    found = [
-        FieldWriter(
-            manager=optional_text(entry, "manager") or "unknown",
-            operation=optional_text(entry, "operation") or "Update",
-            at_s=moment_s(entry, "time"),
-            subresource=optional_text(entry, "subresource") or "",
-        )
-        for entry in objects(source, "metadata", "managedFields")
-        if _owns(inner(entry, "fieldsV1"), path)
-    ]
+def writers_of(source: JsonObject, *path: str, by_scale: bool = False) -> tuple[FieldWriter, ...]:
+    """The managers that own the field at ``path``, the latest first; with ``by_scale`` also those that own any field
+    by way of the scale subresource, for objects that have their count elsewhere. Raises ShapeError.
+    """
+    found = []
+    for entry in objects(source, "metadata", "managedFields"):
+        subresource = optional_text(entry, "subresource") or ""
+        if _owns(inner(entry, "fieldsV1"), path) or (by_scale and subresource == "scale"):
+            writer = FieldWriter(
+                manager=optional_text(entry, "manager") or "unknown",
+                operation=optional_text(entry, "operation") or "Update",
+                at_s=moment_s(entry, "time"),
+                subresource=subresource,
+            )
+            found.append(writer)
     return tuple(sorted(found, key=lambda writer: writer.at_s or 0.0, reverse=True))
 
 

@@ -103,7 +103,7 @@ def _devices(allocatable: JsonObject) -> dict[str, int]:
 def _count(name: str, value: object) -> int:
     if not isinstance(value, str):
         raise ShapeError(f"status.allocatable.{name}: wanted a quantity, got {value!r}")
-    return int(quantity(value))
+    return int(quantity(value, path=f"status.allocatable.{name}"))
 
 
 def _heard(source: JsonObject) -> tuple[Heard, float | None, str]:

@@ -150,9 +150,9 @@ def _suspended(
 
     A variant that was made with 0 while others serve is none, nor is a service that may be at zero by itself.
     """
-    if view.replicas > 0 or not view.writers:
+    if view.replicas > 0:
         return None
-    writer = view.writers[0]
+    writer = view.writers[0] if view.writers else FieldWriter(manager="somebody", operation="Update", at_s=None)
     if writer.manager == FIELD_MANAGER or writer.manager in _SCALERS:
         return None
     had_more = history.written is not None and history.written > 0

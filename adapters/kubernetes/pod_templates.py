@@ -81,7 +81,7 @@ def _quantities(source: JsonObject, *path: str) -> Mapping[str, float]:
     for name, written in inner(source, *path).items():
         if not isinstance(written, str | int) or isinstance(written, bool):
             raise ShapeError(f"{'.'.join(path)}.{name}: wanted a quantity, got {written!r}")
-        amounts[name] = quantity(str(written))
+        amounts[name] = quantity(str(written), path=f"{'.'.join(path)}.{name}")
     return amounts
 
 

@@ -32,13 +32,14 @@ _FACTORS = {
 }
 
 
-def quantity(written: str) -> float:
-    """The amount, exact where it is a whole number below 2**53. Raises ShapeError."""
+def quantity(written: str, *, path: str = "") -> float:
+    """The amount, exact where it is a whole number below 2**53. Raises ShapeError, which names ``path``."""
     if written.isascii() and written.isdecimal() and len(written) < 16:  # nearly all there are
         return float(written)
     matched = _WRITTEN.fullmatch(written)
     if matched is None or (matched["suffix"] or "") not in _FACTORS:
-        raise ShapeError(f"wanted a quantity such as 2, 1500m or 64Gi, got {written!r}")
+        where = f"{path}: " if path else ""
+        raise ShapeError(f"{where}wanted a quantity such as 2, 1500m or 64Gi, got {written!r}")
     if matched["exponent"] is not None:
         return float(f"{matched['number']}e{matched['exponent']}")
     factor = _FACTORS[matched["suffix"]]

@@ -197,5 +197,5 @@ def _amounts(source: JsonObject, path: str) -> dict[str, float]:
     for resource, written in source.items():
         if not isinstance(written, str):
             raise ShapeError(f"{path}.{resource}: wanted a quantity, got {written!r}")
-        amounts[resource] = quantity(written)
+        amounts[resource] = quantity(written, path=f"{path}.{resource}")
     return amounts

@@ -9,10 +9,11 @@ import numpy as np
 
 from autoscaler.domain.capacity import LoadSample, RequestShape
 from autoscaler.domain.cluster import Phase, Replica
+from autoscaler.domain.learned import Learned
 from autoscaler.domain.params import Params
 from autoscaler.domain.reading import Measured, Unknown, UnknownReason
 from autoscaler.domain.service import Service
-from autoscaler.domain.state import LengthSums, ServiceState
+from autoscaler.domain.state import Increment, LengthSums, ServiceState
 from autoscaler.policy import tuning
 from autoscaler.policy.measuring import Measurement
 from autoscaler.policy.sizing import Requirement
@@ -67,6 +68,15 @@ def learn(
     a_day = state.day_arrivals
     if demand.window_full:
         a_day = tuning.day_arrivals(a_day, rate_rps=demand.stable_rps, span_s=demand.tick_span_s)
+    capacities, sampled_s = _sampled(
+        service,
+        state,
+        measurement.increments,
+        demand.shape,
+        now_s=now_s,
+        models=models,
+        params=params,
+    )
     state = replace(
         state,
         seen_s=now_s,
@@ -88,8 +98,9 @@ def learn(
         starts_s=starts_s,
         starting=starting,
         woken_s=None if asked == 0 else state.woken_s if state.woken_s is not None else now_s,
+        capacities=capacities,
+        sampled_s=sampled_s,
     )
-    state = _with_samples(service, state, demand.shape, now_s=now_s, models=models, params=params)
     return state, lead_s
 
 
@@ -158,23 +169,24 @@ def _starts(
     return tuple(starts_s[-params.kept_starts :]), starting
 
 
-def _with_samples(
+def _sampled(
     service: Service,
     state: ServiceState,
+    increments: tuple[Increment, ...],
     shape: RequestShape | Unknown,
     *,
     now_s: float,
     models: Models,
     params: Params,
-) -> ServiceState:
-    """With one load sample a variant for the capacity model, at most one each short window."""
+) -> tuple[Mapping[str, Learned], float | None]:
+    """The capacity models with one more load sample a variant, at most one each short window, and when that was."""
     due = state.sampled_s is None or now_s < state.sampled_s or now_s - state.sampled_s >= params.short_window_s - 1e-6
-    within = recent(state.increments, now_s=now_s, window_s=params.short_window_s)
     capacities = {
-        variant.name: state.capacities.get(variant.name, models.capacity.start()) for variant in service.variants
+        variant.name: state.capacities.get(variant.name) or models.capacity.start() for variant in service.variants
     }
-    if not due or not within:
-        return replace(state, capacities=capacities)
+    within = recent(increments, now_s=now_s, window_s=params.short_window_s) if due else ()
+    if not within:
+        return capacities, state.sampled_s
     for variant in service.variants:
         total = variant_load(within, variant.name)
         if total is None:
@@ -196,4 +208,4 @@ def _with_samples(
             saturated=load.saturated,
         )
         capacities[variant.name] = models.capacity.learn(capacities[variant.name], sample)
-    return replace(state, capacities=capacities, sampled_s=now_s)
+    return capacities, now_s

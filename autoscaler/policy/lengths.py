@@ -87,9 +87,9 @@ class _Moments:
         new = sums_since(now, then)
         if new is None or isinstance(now, Unknown) or isinstance(then, Unknown):
             return False
-        if new.count <= 0:
+        if new.number <= 0:
             return True
-        if (then is not None and then.bounds != now.bounds) or not 0 < new.total / new.count <= _LONGEST:
+        if (then is not None and then.bounds != now.bounds) or not 0 < new.total / new.number <= _LONGEST:
             return False
         group = self._groups.setdefault(now.bounds, _Group([0.0] * len(now.bounds)))
         group.take(now, then, new)
@@ -127,7 +127,7 @@ class _Group:
         self.counts = list(map(add, self.counts, now.counts))
         if then is not None:
             self.counts = list(map(sub, self.counts, then.counts))
-        self.count += new.count
+        self.count += new.number
         self.total += new.total
 
 

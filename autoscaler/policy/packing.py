@@ -281,6 +281,8 @@ def _why(claim: Claim, total: int, denied: Sequence[_Denial], kinds: frozenset[s
 
 def _leaving(claim: Claim, got: Mapping[str, int], sharing: _Sharing) -> dict[str, int]:
     """Ready replicas of variants that are being left, kept while those that replace them are not ready."""
+    if all(count <= got.get(variant, 0) for variant, count in claim.ready.items()):
+        return {}
     ready_worth = sum(
         min(claim.ready.get(option.variant, 0), got.get(option.variant, 0)) / option.per_unit
         for option in claim.options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from autoscaler.domain.cluster import Replica
 from autoscaler.domain.params import Params
@@ -18,11 +19,10 @@ from autoscaler.domain.reading import (
 from autoscaler.domain.state import ReplicaTrack
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
+class Sums(NamedTuple):
     """Observations of a histogram by their number and their total."""
 
-    count: float
+    number: float
     total: float
 
 
@@ -92,7 +92,7 @@ def progress(reading: EngineReading, earlier: EngineReading | None, *, since_s: 
         completed=_gained(reading.completed, then.completed if then else None),
         prompt_tokens=_gained(reading.prompt_tokens, then.prompt_tokens if then else None),
         generation_tokens=_gained(reading.generation_tokens, then.generation_tokens if then else None),
-        first_tokens=None if ttft is None else ttft.count,
+        first_tokens=None if ttft is None else ttft.number,
         itl=sums_since(reading.itl, then.itl if then else None),
         e2e=sums_since(reading.e2e, then.e2e if then else None),
         reading=reading,
@@ -115,14 +115,14 @@ def share_since(now: MaybeHistogram, then: MaybeHistogram | None, threshold: flo
     What lies below a threshold is linear in the counts, so it is taken of each page and subtracted.
     """
     new = sums_since(now, then)
-    if new is None or new.count <= 0 or isinstance(now, Unknown) or isinstance(then, Unknown):
+    if new is None or new.number <= 0 or isinstance(now, Unknown) or isinstance(then, Unknown):
         return None
     within = now.within(threshold)
     if then is not None:
         if then.bounds != now.bounds:
             return None
         within -= then.within(threshold)
-    return min(1.0, max(0.0, within / new.count))
+    return min(1.0, max(0.0, within / new.number))
 
 
 def _gained(now: Measured, then: Measured | None) -> float | None:
@@ -196,10 +196,11 @@ def _unobserved(track: ReplicaTrack | None, now_s: float) -> ReplicaTrack | None
 
 def _flat(reading: EngineReading, done: Progress) -> bool:
     """Requests are there, and neither a token nor a request came out since the last page."""
-    work = sum(value for value in (reading.waiting, reading.running) if is_known(value))
-    moved = [done.generation_tokens, done.completed, done.first_tokens]
-    known = [value for value in moved if value is not None]
-    return work > 0 and bool(known) and not any(known)
+    if done.generation_tokens or done.completed or done.first_tokens:
+        return False
+    if done.generation_tokens is None and done.completed is None and done.first_tokens is None:
+        return False
+    return sum(value for value in (reading.waiting, reading.running) if is_known(value)) > 0
 
 
 def _less(now: Measured, then: Measured) -> bool:
