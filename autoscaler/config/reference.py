@@ -91,11 +91,13 @@ def full_example() -> str:
 def generated_files(folder: Path) -> dict[Path, str]:
     """What has to stand in which file below ``folder``."""
     minimal = (folder / "examples" / "minimal.yaml").read_text(encoding="utf-8")
-    resource = (folder / "examples" / "kubernetes" / "inferenceautoscaler.yaml").read_text(encoding="utf-8")
+    resources = folder / "examples" / "kubernetes"
+    smallest = (resources / "inferenceautoscaler.yaml").read_text(encoding="utf-8")
+    variants = (resources / "inferenceautoscaler-variants.yaml").read_text(encoding="utf-8")
     return {
         folder / "docs" / "configuration.md": configuration_page(minimal),
         folder / "docs" / "configuration.schema.json": json.dumps(json_schema(), indent=1) + "\n",
-        folder / "docs" / "inferenceautoscaler.md": resource_page(resource),
+        folder / "docs" / "inferenceautoscaler.md": resource_page(smallest=smallest, variants=variants),
         folder / "examples" / "full.yaml": full_example(),
         folder / "charts" / "gpu-autoscaler" / "crds" / "inferenceautoscalers.yaml": definition_file(),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from autoscaler.config.document import Document, Path, Plain
 from autoscaler.config.problems import failed_keys, path_text, value_problems
-from autoscaler.config.resource_rules import ReadResource, resource_findings, target_of
+from autoscaler.config.resource_rules import ReadResource, name_findings, resource_findings, target_of
 from autoscaler.config.resource_schema import ResourceSection, ResourceSpecSection, ResourceVariantSection
 from autoscaler.config.scaling_building import service_of, variant_of, with_defaults
-from autoscaler.config.scaling_rules import ReadScaling
+from autoscaler.config.scaling_rules import Finding, ReadScaling
 from autoscaler.config.scaling_schema import KindSection
 from autoscaler.config.shape import Key, root_of, section_schema
 from autoscaler.domain.resource import (
@@ -40,6 +40,7 @@ def parse_resource(raw: Mapping[str, object]) -> AutoscalerResource | RefusedRes
     """
     header = _Header(raw)
     section, problems = _read_spec(raw.get("spec"))
+    problems += _told(name_findings(header.name))
     if section is None or problems:
         return RefusedResource(
             namespace=header.namespace,
@@ -90,8 +91,11 @@ def _read_spec(spec: object) -> tuple[ResourceSpecSection | None, list[ResourceP
         kept = {key: value for key, value in spec.items() if key not in refused}
         section = ResourceSpecSection.model_validate({**_STAND_IN, **kept})
     read: ReadResource = ReadScaling(base=_BASE, section=section, refused=refused)
-    problems += [ResourceProblem(path=path_text(path), message=text) for path, text in resource_findings(read)]
-    return section, problems
+    return section, [*problems, *_told(resource_findings(read))]
+
+
+def _told(findings: Iterable[Finding]) -> Iterator[ResourceProblem]:
+    return (ResourceProblem(path=path_text(path), message=message) for path, message in findings)
 
 
 def _kinds(section: ResourceSpecSection) -> list[tuple[KindSection, TargetRef]]:

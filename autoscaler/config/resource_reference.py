@@ -8,6 +8,7 @@ from autoscaler.config.key_tables import key_tables
 from autoscaler.config.resource_crd import COLUMNS, SHORT_NAME
 from autoscaler.config.resource_reading import resource_keys
 from autoscaler.config.resource_rules import expressions
+from autoscaler.config.resource_schema import ResourceSection
 from autoscaler.config.resource_status_schema import StatusSection
 from autoscaler.config.shape import all_paths, root_of, section_schema
 
@@ -26,6 +27,12 @@ There is no scale subresource here, so that no HPA can take this object for its 
 **Keys** mean the same as those of a service in the [configuration file](configuration.md). What starts a replica
 (`command`, `env`, `model`, `readyPath`, `devices`) is the pod template's to say, and so it is not here.
 Durations are text with units (`500ms`, `2s`, `1m30s`; units `ns us ms s m h`).
+
+**Several kinds of replica**, such as MIG slices and whole GPUs, are variants: each has a target and a cost of its own,
+and the cheapest that will do are wanted.
+
+```yaml
+{variants}```
 
 **What is wrong is refused** by the API server, with the key and what is allowed. What it can't see (a profile that is
 not shipped, say) holds this object alone: its condition `Ready` is `False` and lists every problem.
@@ -54,13 +61,17 @@ they do once the decision is older than `staleAfterSeconds`. Neither is ever ans
 """
 
 
-def resource_page(smallest: str) -> str:
-    """docs/inferenceautoscaler.md; ``smallest``: the text of the smallest example."""
+def resource_page(*, smallest: str, variants: str) -> str:
+    """docs/inferenceautoscaler.md, with the texts of two examples: the smallest, and one with variants."""
     spec = resource_keys().child("spec")
     assert spec is not None
     shown = [f"`{name}`" for name, _, _, priority in COLUMNS if priority == 0]
     wide = [f"`{name}`" for name, _, _, priority in COLUMNS if priority > 0]
-    parts = [_INTRODUCTION.format(smallest=smallest, short=SHORT_NAME, columns=", ".join(shown), wide=", ".join(wide))]
+    parts = [
+        _INTRODUCTION.format(
+            smallest=smallest, variants=variants, short=SHORT_NAME, columns=", ".join(shown), wide=", ".join(wide)
+        )
+    ]
     parts += key_tables(spec, "spec", prefix="spec.")
     parts += _rules()
     parts.append(_STATUS)
@@ -72,6 +83,8 @@ def _rules() -> Iterator[str]:
     rules, told = expressions(), set()
     yield "\n## Rules that join keys\n\nThe API server refuses what breaks one of them.\n\n"
     yield "| key | message |\n|---|---|\n"
+    for rule in rules[ResourceSection.__name__]:
+        yield f"| `metadata` | {rule.message} |\n"
     for path, key in all_paths(resource_keys()):
         if key.kind in rules and key.kind not in told:
             told.add(key.kind)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from autoscaler.config.document import Path
 from autoscaler.config.fields import default_of
-from autoscaler.config.resource_schema import ResourceSpecSection, TargetRefSection
+from autoscaler.config.resource_schema import ResourceSection, ResourceSpecSection, TargetRefSection
 from autoscaler.config.scaling_rules import Finding, ReadScaling, scaling_findings
 from autoscaler.config.scaling_schema import SloSection, StepTimeSection
 from autoscaler.domain.resource import TargetRef
@@ -22,6 +22,8 @@ ReadResource = ReadScaling[ResourceSpecSection]
 GROUPED_KINDS = ("RayCluster", "RayService")
 NO_TARGETS = ("HorizontalPodAutoscaler", "InferenceAutoscaler", "Pod", "ScaledJob", "ScaledObject")
 _MAX_REPLICAS = default_of(Bounds, "max_replicas")
+_LONGEST_NAME = 63  # of a label's value
+_NAME = f"may have at most {_LONGEST_NAME} characters, so that label selectors can ask for it"
 _ONE_FORM = "give either targetRef (one kind of replica) or variants (several), one of the two"
 _NEEDS_GROUP = "of a RayService or RayCluster one worker group is scaled: workerGroup has to name it"
 _NO_GROUP = "only a RayService or RayCluster has worker groups; leave workerGroup out"
@@ -49,6 +51,9 @@ def expressions() -> Mapping[str, tuple[Expression, ...]]:
     thresholds = " || ".join(f"has(self.{key})" for key in ("ttft", "itl", "queue", "e2e"))
     grouped = f"self.kind in {list(GROUPED_KINDS)}"
     return {
+        ResourceSection.__name__: (
+            Expression(rule=f"size(self.metadata.name) <= {_LONGEST_NAME}", message=f"metadata.name {_NAME}"),
+        ),
         SloSection.__name__: (
             Expression(rule=thresholds, message="needs at least one threshold: ttft, itl, queue or e2e"),
         ),
@@ -95,6 +100,12 @@ def expressions() -> Mapping[str, tuple[Expression, ...]]:
             ),
         ),
     }
+
+
+def name_findings(name: str) -> Iterator[Finding]:
+    """What is wrong with a resource's name."""
+    if len(name) > _LONGEST_NAME:
+        yield ("metadata", "name"), f"{_NAME}; got {len(name)}"
 
 
 def resource_findings(read: ReadResource) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ def structural(section: type[Section], expressions: Mapping[str, Sequence[Expres
     """The structural schema of a section; ``expressions``: the rules by the name of the section they stand on."""
     schema = section_schema(section)
     top = root_of({"$defs": {}, **schema})
-    return _described(_Writer(expressions).object(top), str(schema.get("description", "")))
+    return _described(_Writer(expressions).object(top, kind=section.__name__), str(schema.get("description", "")))
 
 
 class _Writer:
@@ -35,14 +35,14 @@ class _Writer:
     def __init__(self, expressions: Mapping[str, Sequence[Expression]]) -> None:
         self._expressions = expressions
 
-    def object(self, key: Key) -> dict[str, Any]:
-        """A mapping with known keys."""
+    def object(self, key: Key, *, kind: str) -> dict[str, Any]:
+        """A mapping with known keys; ``kind``: the name of its section."""
         required = [name for name, child in key.children() if key.required(name) and "default" not in child.schema]
         written: dict[str, Any] = {"type": "object"}
         if required:
             written["required"] = required
         written["properties"] = {name: self.property(child) for name, child in key.children()}
-        rules = self._expressions.get(key.kind, ())
+        rules = self._expressions.get(kind, ())
         if rules:
             written["x-kubernetes-validations"] = [_rule(each) for each in rules]
         return written
@@ -61,7 +61,7 @@ class _Writer:
         if schema.get("x-unit") == "seconds":
             return _duration(schema)
         if schema.get("properties"):
-            return self.object(key)
+            return self.object(key, kind=key.kind)
         if schema.get("type") == "array":
             return self._list(key)
         if "type" not in schema and "anyOf" in schema:

@@ -194,6 +194,12 @@ def test_what_is_wrong_is_refused_where_it_stands(
     assert isinstance(parse_resource(_object(given, name="chat")), RefusedResource)
 
 
+def test_a_name_fits_into_a_label(cluster: Cluster, namespace: str) -> None:
+    cluster.api.post(_path(namespace), _object(SMALLEST, name="a" * 63))
+    with pytest.raises(ApiError, match="may have at most 63 characters"):
+        cluster.api.post(_path(namespace), _object(SMALLEST, name="a" * 64))
+
+
 def test_unknown_keys_are_refused_where_the_client_asks_for_it(cluster: Cluster, namespace: str) -> None:
     with pytest.raises(ApiError, match="unknown field"):
         cluster.api.request(
@@ -205,7 +211,7 @@ def test_unknown_keys_are_refused_where_the_client_asks_for_it(cluster: Cluster,
 def test_every_expression_has_been_seen_to_refuse(cluster: Cluster) -> None:
     """Of those that join keys; those of durations are all alike."""
     version = cluster.api.get(DEFINITION)["spec"]["versions"][0]
-    told = [str(each.values[2]) for each in BAD]
+    told = ["may have at most 63 characters", *(str(each.values[2]) for each in BAD)]
     unseen = [
         rule["message"]
         for rule in _rules(version["schema"]["openAPIV3Schema"])

@@ -16,7 +16,9 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from autoscaler.cli import app
 from autoscaler.config.resource_crd import custom_resource_definition
 from autoscaler.config.resource_reading import parse_resource
 from autoscaler.config.resource_structure import DURATION_PATTERN, go_duration
@@ -120,6 +122,12 @@ def _with_defaults(schema: Schema, value: Any) -> Any:
     return value
 
 
+def test_the_command_line_prints_it() -> None:
+    printed = CliRunner().invoke(app, ["schema", "--resource"])
+    assert printed.exit_code == 0
+    assert yaml.safe_load(printed.stdout) == custom_resource_definition()
+
+
 EXAMPLES = [
     pytest.param(each, id=f"{path.name} {each['metadata']['name']}")
     for path in sorted(Path("examples/kubernetes").glob("inferenceautoscaler*.yaml"))
@@ -130,8 +138,8 @@ EXAMPLES = [
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_defaults_mean_what_leaving_out_means(example: Schema) -> None:
     filled = _with_defaults(ROOT, example)
-    assert filled["spec"]["idle"]["after"] == "5m"
-    assert filled["spec"]["metrics"] == {"path": "/metrics", "scheme": "http"}
+    assert filled["spec"]["idle"]["minUptimeFactor"] == 2
+    assert filled["spec"]["metrics"]["path"] == "/metrics"
     assert parse_resource(filled) == parse_resource(example)
 
 

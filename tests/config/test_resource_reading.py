@@ -209,6 +209,14 @@ def test_all_mistakes_are_told_at_once() -> None:
     }
 
 
+@pytest.mark.parametrize(("length", "problems"), [(63, []), (64, ["metadata.name"])])
+def test_a_name_fits_into_a_label(length: int, problems: list[str]) -> None:
+    given = _object(SMALLEST)
+    resource = parse_resource({**given, "metadata": {"namespace": "llm", "name": "a" * length}})
+    told = [problem.path for problem in resource.problems] if isinstance(resource, RefusedResource) else []
+    assert told == problems
+
+
 @pytest.mark.parametrize("spec", [None, 5, [], "x"], ids=repr)
 def test_without_a_spec(spec: object) -> None:
     assert _problems(spec) == ["spec: is missing: what is asked of the autoscaler"]
@@ -227,7 +235,7 @@ def test_whatever_it_says_it_is_read_or_refused(changed: Mapping[str, object], m
     resource = parse_resource({"metadata": metadata, "spec": {**SMALLEST, **changed}})
     assert isinstance(resource, AutoscalerResource) or resource.problems
     if isinstance(resource, RefusedResource):
-        assert all(problem.path.startswith("spec") for problem in resource.problems)
+        assert all(problem.path.startswith(("spec", "metadata.name")) for problem in resource.problems)
 
 
 def test_examples_can_be_used() -> None:
