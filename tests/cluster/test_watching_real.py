@@ -230,6 +230,29 @@ def test_credentials_that_are_wrong_are_refused(cluster: Cluster, tmp_path: Path
     api.close()
 
 
+def test_a_pod_acts_as_its_service_account_and_reads_its_token_again(
+    cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    host, _, port = cluster.server.removeprefix("https://").partition(":")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    # Where every pod has these two files; not to be written to on the machine that runs the tests.
+    monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(
+        "kubernetes.config.incluster_config.SERVICE_CERT_FILENAME", str(cluster.certificates.ca.certificate)
+    )
+    monkeypatch.setattr("adapters.kubernetes.connection._RELOAD_EVERY_S", 0.0)
+    token.write_text("expired")
+    api = KubernetesApi.in_cluster()
+    with pytest.raises(RefusedError, match="401 Unauthorized"):
+        api.get("/api/v1/nodes")
+    token.write_text(cluster.token(namespace, "default"))
+    with pytest.raises(RefusedError, match=f'403 .*User "system:serviceaccount:{namespace}:default" cannot list'):
+        api.get("/api/v1/nodes")
+    api.close()
+
+
 def test_a_server_whose_certificate_nobody_signed_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     path = tmp_path / "wrong.conf"
     text_of = cluster.kubeconfig.read_text()
