@@ -174,7 +174,9 @@ def test_a_process_that_was_stopped_for_longer_than_its_lease_does_not_lead_when
     assert second.leads
 
 
-def test_a_lease_deleted_by_hand_is_not_taken_from_a_leader_that_still_believes(cluster: Cluster, start: Start) -> None:
+def test_a_lease_deleted_by_hand_is_not_taken_from_a_leader_that_still_believes(
+    cluster: Cluster, namespace: str, start: Start
+) -> None:
     first = start("first")
     first.await_leading()
     second = start("second")
