@@ -286,18 +286,30 @@ def test_an_hpa_follows_a_server_on_this_machine(cluster: Cluster, namespace: st
         assert "desired" in cluster.kubectl("describe", "hpa", "chat", "--namespace", namespace)
 
 
-def test_keda_makes_an_hpa_of_a_scaled_object(cluster: Cluster, namespace: str) -> None:
+def test_keda_scales_and_goes_on_after_its_operator_was_killed(cluster: Cluster, namespace: str) -> None:
     cluster.start_keda()
     _run(cluster, namespace)
-    trigger = {"type": "cron", "metadata": {"timezone": "UTC", "start": "0 0 1 1 *", "end": "0 0 31 12 *"}}
-    trigger["metadata"] |= {"desiredReplicas": "3"}  # type: ignore[operator]
-    scaled = {
-        "apiVersion": "keda.sh/v1alpha1",
-        "kind": "ScaledObject",
-        "metadata": {"name": "chat"},
-        "spec": {"scaleTargetRef": {"name": "chat"}, "minReplicaCount": 1, "pollingInterval": 1, "triggers": [trigger]},
-    }
-    cluster.apply([scaled], namespace=namespace)
+    cluster.apply([_always(3)], namespace=namespace)
     path = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/keda-hpa-chat"
     wait_for(lambda: cluster.api.find(path), "KEDA's HPA is there")
     await_ready_pods(cluster, namespace, 3)
+    cluster.keda.kill_operator()
+    cluster.apply([_always(5)], namespace=namespace)
+    cluster.start_keda()
+    await_ready_pods(cluster, namespace, 5)
+
+
+def _always(replicas: int) -> Json:
+    """A ScaledObject of KEDA's own scaler that wants a number of replicas on every day of the year."""
+    when = {"timezone": "UTC", "start": "0 0 1 1 *", "end": "59 23 31 12 *", "desiredReplicas": str(replicas)}
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": "chat"},
+        "spec": {
+            "scaleTargetRef": {"name": "chat"},
+            "minReplicaCount": 1,
+            "pollingInterval": 1,
+            "triggers": [{"type": "cron", "metadata": when}],
+        },
+    }
