@@ -192,6 +192,12 @@ def test_a_user_of_the_clients_ca_is_no_proxy_where_both_cas_are_one(scene: Scen
     assert scene.ask(PATH, pair=issue(scene.ca, "eve"), headers=AS_MASTER).status == 403
 
 
+def test_where_one_ca_makes_everybody_a_proxy_a_user_is_still_one(scene: Scene) -> None:
+    scene.server.set_trust(scene.trust(proxy_ca=scene.ca, names=()))
+    assert scene.ask(PATH, pair=issue(scene.ca, "monitor")).status == 200
+    assert scene.ask(PATH, pair=issue(scene.ca, "eve")).status == 403
+
+
 def test_a_certificate_in_the_place_of_a_ca_signs_nothing(scene: Scene) -> None:
     no_ca = authority("no-ca", signs=False)
     scene.server.set_trust(scene.trust(proxy_ca=no_ca))

@@ -15,7 +15,7 @@ import pytest
 from adapters.serving.external.server import ExternalMetricsServer
 from adapters.serving.external.settings import ExternalMetricsSettings
 from autoscaler.ports import RefusedError
-from tests.external_metrics.authorities import issue
+from tests.external_metrics.authorities import authority, issue
 from tests.external_metrics.scene import API, START_S, Scene
 
 READ = f"GET {API}/namespaces/prod/desired_replicas HTTP/1.1\r\nHost: x\r\nX-Remote-User: monitor\r\n".encode()
@@ -182,6 +182,21 @@ def test_a_changed_certificate_is_shown_to_new_connections(scene: Scene) -> None
         eventually(lambda: shown() != first)
         kept.request("GET", "/apis", headers={"X-Remote-User": "monitor"})
         assert kept.getresponse().status == 200
+
+
+def test_the_clusters_trust_changes_while_the_certificate_is_half_written(scene: Scene) -> None:
+    scene.certificate_file.write_text("half written")
+    rotated = authority("front-proxy-ca")
+    scene.server.set_trust(scene.trust(proxy_ca=rotated))
+    scene.serving_pair().write(scene.folder, "serving")
+    new = issue(rotated, "front-proxy-client")
+
+    def taken() -> bool:
+        with contextlib.suppress(OSError):
+            return scene.ask("/apis", pair=new, headers=[("X-Remote-User", "monitor")]).status == 200
+        return False
+
+    eventually(taken)
 
 
 def test_a_certificate_without_its_key_is_not_taken(scene: Scene) -> None:

@@ -53,13 +53,10 @@ class Authenticator:
         """``certificate``: of the peer, in DER, its key proven. Raises FailedError where nobody is proven."""
         if certificate is not None:
             judge = self._judge
-            standing = judge.standing(certificate, now_s)
-            if standing.front_proxy:
-                user = _named_by_proxy(judge.trust, headers)
+            for standing in judge.standings(certificate, now_s):
+                user = standing.user or _named_by_proxy(judge.trust, headers)
                 if user is not None:
-                    return Caller(user=_with_authenticated(user), proxied=True)
-            elif standing.user is not None:
-                return Caller(user=_with_authenticated(standing.user))
+                    return Caller(user=_with_authenticated(user), proxied=standing.user is None)
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         token = token.strip()
         if scheme.lower() == "bearer" and token:

@@ -26,12 +26,11 @@ _CLIENT_USES = (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What one certificate is good for, from ``from_s`` to ``until_s``: to name users in headers, or one user."""
+    """What one certificate is good for, from ``from_s`` to ``until_s``: one user, or (None) to name any in headers."""
 
-    front_proxy: bool = False
-    user: User | None = None
-    from_s: float = 0.0
-    until_s: float = 0.0
+    user: User | None
+    from_s: float
+    until_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +51,17 @@ class PeerJudge:
         self._front_proxy_names = frozenset(trust.front_proxy_names)
         self._judged: dict[bytes, tuple[Standing, ...]] = {}
 
-    def standing(self, der: bytes, now_s: float) -> Standing:
-        """Of a certificate in DER; one that is good for nothing has neither a user nor the proxy's word."""
+    def standings(self, der: bytes, now_s: float) -> list[Standing]:
+        """All that a certificate in DER is good for now, the proxy's word first; empty for nothing."""
         judged = self._judged.get(der)
         if judged is None:
             if len(self._judged) >= _MOST_JUDGED:
                 self._judged.clear()
             judged = self._judged[der] = tuple(self._judge(der))
-        for standing in judged:
-            if standing.from_s <= now_s <= standing.until_s:
-                return standing
-        return Standing()
+        return [standing for standing in judged if standing.from_s <= now_s <= standing.until_s]
 
     def _judge(self, der: bytes) -> list[Standing]:
-        """All that it is good for, the proxy's word first, each with its time."""
+        """All that it is good for, each with its time."""
         try:
             certificate = x509.load_der_x509_certificate(der)
             if not _fit(certificate):
@@ -80,7 +76,7 @@ class PeerJudge:
         if not self._front_proxy_names or name in self._front_proxy_names:
             for authority in _signers(certificate, self._front_proxy_cas):
                 from_s, until_s = _valid(certificate, authority)
-                found.append(Standing(front_proxy=True, from_s=from_s, until_s=until_s))
+                found.append(Standing(user=None, from_s=from_s, until_s=until_s))
         if name:
             for authority in _signers(certificate, self._client_cas):
                 from_s, until_s = _valid(certificate, authority)

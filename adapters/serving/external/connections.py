@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
@@ -18,6 +19,12 @@ _LINGER_S = 1.0
 
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Deadline:
+    transport: asyncio.Transport
+    timer: asyncio.TimerHandle
 
 
 class Connections(web.Server):
@@ -41,47 +48,43 @@ class Connections(web.Server):
         )
         self._most = most
         self._unproven_s = unproven_s
-        self._unproven: dict[asyncio.BaseTransport, asyncio.TimerHandle] = {}
+        self._unproven: dict[web.RequestHandler, _Deadline] = {}
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         """aiohttp's; after the TLS handshake."""
         super().connection_made(handler, transport)
+        timer = asyncio.get_running_loop().call_later(self._unproven_s, self._cut_off, handler)
+        self._unproven[handler] = _Deadline(transport, timer)
         if len(self.connections) > self._most:
             # The oldest of them, which is the newcomer itself where all others have proven who they are.
-            self._cut_off(next(iter(self._unproven), transport))
-        if not transport.is_closing():
-            loop = asyncio.get_running_loop()
-            self._unproven[transport] = loop.call_later(self._unproven_s, self._cut_off, transport)
+            self._cut_off(next(iter(self._unproven)))
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         """aiohttp's."""
-        if handler.transport is not None:
-            self._forget(handler.transport)
+        self.proven(handler)
         super().connection_lost(handler, exc)
 
-    def proven(self, transport: asyncio.BaseTransport) -> None:
+    def proven(self, handler: web.RequestHandler) -> None:
         """It may stay."""
-        if self._unproven:
-            self._forget(transport)
+        deadline = self._unproven.pop(handler, None)
+        if deadline is not None:
+            deadline.timer.cancel()
 
     async def close(self, within_s: float) -> None:
         """Finish the requests that have begun, then end all connections, those too whose peers take nothing."""
-        transports = [handler.transport for handler in self.connections if handler.transport is not None]
+        transports = [
+            handler.transport for handler in self.connections if isinstance(handler.transport, asyncio.Transport)
+        ]
         self.pre_shutdown()
         await self.shutdown(within_s)
         for transport in transports:
-            self._cut_off(transport)
+            transport.abort()
         await asyncio.sleep(0)  # let them notice
 
-    def _forget(self, transport: asyncio.BaseTransport) -> None:
-        timer = self._unproven.pop(transport, None)
-        if timer is not None:
-            timer.cancel()
-
-    def _cut_off(self, transport: asyncio.BaseTransport) -> None:
-        self._forget(transport)
-        if isinstance(transport, asyncio.WriteTransport):
-            transport.abort()
+    def _cut_off(self, handler: web.RequestHandler) -> None:
+        deadline = self._unproven[handler]
+        self.proven(handler)
+        deadline.transport.abort()
 
 
 def _worth_telling(record: logging.LogRecord) -> bool:

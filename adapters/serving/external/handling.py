@@ -47,7 +47,7 @@ class Handler:
         self._authorizer = authorizer
         self._now_s = now_s
         self.trusted = False
-        self.proven: Callable[[BaseRequest], None] = lambda _: None
+        self.proven: Callable[[web.RequestHandler], None] = lambda _: None
 
     async def handle(self, request: BaseRequest) -> web.StreamResponse:
         """aiohttp's handler. Raises nothing."""
@@ -74,7 +74,8 @@ class Handler:
         tls = None if transport is None else transport.get_extra_info("ssl_object")
         certificate = tls.getpeercert(binary_form=True) if isinstance(tls, ssl.SSLObject) else None
         caller = await self._authenticator.caller(certificate, request.headers, self._now_s())
-        self.proven(request)
+        if request.protocol is not None:
+            self.proven(request.protocol)
         if request.method != "GET":
             raise _ONLY_GET
         if isinstance(target, Fixed):

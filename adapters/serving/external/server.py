@@ -12,8 +12,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from aiohttp.web_request import BaseRequest
-
 from adapters.serving.external.authentication import Authenticator
 from adapters.serving.external.authorization import Authorizer
 from adapters.serving.external.certificates import PeerJudge
@@ -119,11 +117,7 @@ class ExternalMetricsServer:
             self._handler.handle, most=self._settings.max_connections, unproven_s=self._prove_within_s
         )
 
-        def proven(request: BaseRequest) -> None:
-            if request.transport is not None:
-                connections.proven(request.transport)
-
-        self._handler.proven = proven
+        self._handler.proven = connections.proven
         server = await self._loop.create_server(
             connections,
             sock=self._socket,

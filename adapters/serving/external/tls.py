@@ -42,10 +42,17 @@ class ServingTls:
         self.context.latest = self._built(self._trust)
 
     def set_trust(self, trust: CallerTrust) -> None:
-        """Take client certificates of these CAs from now on. Safe from any thread. Raises RefusedError."""
+        """Take client certificates of these CAs from now on. Safe from any thread.
+
+        Raises RefusedError, and keeps the last, where they can't be read.
+        """
+        _trust_in(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), trust)
         with self._lock:
-            self.context.latest = self._built(trust)
             self._trust = trust
+            try:
+                self.context.latest = self._built(trust)
+            except RefusedError:  # the server's own files are being replaced; the next look at them will do it
+                self._stamp = ()
 
     def read_again(self) -> bool:
         """Take the files' certificate if they have changed; True if so.
@@ -88,16 +95,21 @@ class ServingTls:
                 f"externalMetrics.certificateFile, externalMetrics.keyFile: {self._certificate_file} and "
                 f"{self._key_file} are no PEM certificate and its key: {error}"
             ) from error
-        authorities = f"{trust.client_ca_pem}\n{trust.front_proxy_ca_pem}"
-        if authorities.strip():
-            try:
-                context.load_verify_locations(cadata=authorities)
-            except (ssl.SSLError, ValueError) as error:
-                raise RefusedError(
-                    "client-ca-file, requestheader-client-ca-file of ConfigMap "
-                    f"kube-system/extension-apiserver-authentication: no PEM certificates: {error}"
-                ) from error
+        _trust_in(context, trust)
         return context
+
+
+def _trust_in(context: ssl.SSLContext, trust: CallerTrust) -> None:
+    authorities = f"{trust.client_ca_pem}\n{trust.front_proxy_ca_pem}"
+    if not authorities.strip():
+        return
+    try:
+        context.load_verify_locations(cadata=authorities)
+    except (ssl.SSLError, ValueError) as error:
+        raise RefusedError(
+            "client-ca-file, requestheader-client-ca-file of ConfigMap "
+            f"kube-system/extension-apiserver-authentication: no PEM certificates: {error}"
+        ) from error
 
 
 def _no_password() -> str:
