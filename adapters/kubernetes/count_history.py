@@ -36,7 +36,8 @@ class CountHistory:
     """The count of one object, as far as one leadership has seen it.
 
     ``seen``: the count last seen or written. ``written``: what we asked for last, at ``written_s``, which made the
-    version ``written_version`` of the object.
+    version ``written_version`` of the object. ``changed``: what somebody else did last; ``answers``: those that
+    answered us lately.
     """
 
     uid: str
@@ -44,6 +45,7 @@ class CountHistory:
     written: int | None = None
     written_s: float = 0.0
     written_version: str = ""
+    changed: ForeignChange | None = None
     answers: tuple[ForeignChange, ...] = ()
 
     def wrote(self, replicas: int, *, version: str, at_s: float) -> CountHistory:
@@ -66,7 +68,7 @@ class CountHistory:
         )
         if change.answers_us:
             answers = (*answers, change)
-        return replace(self, seen=view.replicas, answers=answers), change
+        return replace(self, seen=view.replicas, changed=change, answers=answers), change
 
     def opponent(self) -> ForeignChange | None:
         """The last answer of a manager that fights: a tool that applies manifests with its first, others with their

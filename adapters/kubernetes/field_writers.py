@@ -6,6 +6,7 @@ Sources: Kubernetes docs, "Server-Side Apply" (managedFields); Argo CD docs, "Re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from adapters.kubernetes.raw_json import JsonObject, inner, moment_s, objects, optional_text, strings
@@ -15,6 +16,9 @@ from adapters.kubernetes.target_view import Deployer, FieldWriter
 def writers_of(source: JsonObject, *path: str, by_scale: bool = False) -> tuple[FieldWriter, ...]:
     """The managers that own the field at ``path``, the latest first; with ``by_scale`` also those that own any field
     by way of the scale subresource, for objects that have their count elsewhere. Raises ShapeError.
+
+    A zero written through /scale has no owner: a Scale leaves a zero out, and so do its managed fields. Nor has what
+    is written through /scale after it (seen with Kubernetes 1.36): no owner is no sign that nobody wrote.
     """
     found = []
     for entry in objects(source, "metadata", "managedFields"):
@@ -27,19 +31,18 @@ def writers_of(source: JsonObject, *path: str, by_scale: bool = False) -> tuple[
                 subresource=subresource,
             )
             found.append(writer)
-    return tuple(sorted(found, key=lambda writer: writer.at_s or 0.0, reverse=True))
+    # Writes through /scale bear no time. Who changes a value becomes its only owner, so such an entry beside others is
+    # from somebody who came after them, or agreed with them.
+    return tuple(sorted(found, key=lambda writer: math.inf if writer.at_s is None else writer.at_s, reverse=True))
 
 
 def _owns(fields: JsonObject, path: Sequence[str]) -> bool:
-    """Whether a set of fields holds the one at ``path``, alone or as part of a whole that is owned in one piece."""
+    """Whether a set of fields holds the one at ``path``."""
     here: Mapping[str, object] = fields
-    for depth, key in enumerate(path):
+    for key in path:
         below = here.get(f"f:{key}")
         if not isinstance(below, Mapping):
             return False
-        if not below:
-            # an atomic field has no fields below it; with the whole path walked it is the field itself
-            return depth > 0 or len(path) == 1
         here = below
     return True
 

@@ -150,16 +150,19 @@ def _suspended(
 
     A variant that was made with 0 while others serve is none, nor is a service that may be at zero by itself.
     """
-    if view.replicas > 0:
+    if view.replicas > 0 or history.written == 0:
         return None
-    writer = view.writers[0] if view.writers else FieldWriter(manager="somebody", operation="Update", at_s=None)
-    if writer.manager == FIELD_MANAGER or writer.manager in _SCALERS:
+    # A zero written through /scale (kubectl scale, and ours) names nobody.
+    writer = view.writers[0] if view.writers else None
+    if writer is not None and writer.manager in (FIELD_MANAGER, *_SCALERS):
         return None
     had_more = history.written is not None and history.written > 0
     if not had_more and (resource.service.bounds.min_replicas < 1 or other_replicas > 0):
         return None
-    when = "" if writer.at_s is None else f" at {_time(writer.at_s)}"
-    return f"{view.scaled} was set to 0 by {writer.manager}{when}; set it to 1 or more to hand it back"
+    by = "" if writer is None else f" by {writer.manager}"
+    at_s = writer.at_s if writer is not None else None if history.changed is None else history.changed.at_s
+    when = "" if at_s is None else f" at {_time(at_s)}"
+    return f"{view.scaled} was set to 0{by}{when}; set it to 1 or more to hand it back"
 
 
 def _tool(view: TargetView, writer: FieldWriter) -> str:

@@ -6,7 +6,8 @@ that carries one, is refused with 409 when the object has changed (Kubernetes AP
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from adapters.kubernetes.connection import KubernetesApi, PatchKind
@@ -15,6 +16,7 @@ from adapters.kubernetes.target_view import ScaleWrite, TargetView
 from autoscaler.ports import ConflictError, RefusedError
 
 _TIMEOUT_S: Final = 5.0
+_ATTEMPTS: Final = 3
 
 
 class ScaleCalls:
@@ -27,18 +29,30 @@ class ScaleCalls:
         """Change the count that ``view`` shows; the object's new version, None where it has that count already.
 
         Raises ConflictError where it has another count than ``view``, is another object of the same name, or changes
-        between the two calls; RefusedError with what right is missing.
+        again and again between the two calls; RefusedError with what right is missing.
         """
         try:
-            if view.write.scale_path is not None:
-                return self._by_scale(view, view.write.scale_path, replicas)
-            return self._by_patch(view, view.write, replicas)
+            for _ in range(_ATTEMPTS - 1):
+                change = self._prepared(view, replicas)
+                if change is None:
+                    return None
+                # By a status, as a rule, in which case reading again finds the count that was decided on.
+                with suppress(ConflictError):
+                    return text(change(), "metadata", "resourceVersion")
+            change = self._prepared(view, replicas)
+            return None if change is None else text(change(), "metadata", "resourceVersion")
         except RefusedError as error:
             if "forbidden" not in str(error):
                 raise
             raise RefusedError(f"{error} (the role needs {_rights(view.write)})") from error
 
-    def _by_scale(self, view: TargetView, path: str, replicas: int) -> str | None:
+    def _prepared(self, view: TargetView, replicas: int) -> Callable[[], JsonObject] | None:
+        """The call to make, on the object as it is now; None where there is none to make."""
+        if view.write.scale_path is not None:
+            return self._by_scale(view, view.write.scale_path, replicas)
+        return self._by_patch(view, view.write, replicas)
+
+    def _by_scale(self, view: TargetView, path: str, replicas: int) -> Callable[[], JsonObject] | None:
         scale = self._api.get(path, timeout_s=_TIMEOUT_S)
         _check_same(view, scale)
         current = optional_whole(scale, "spec", "replicas") or 0  # a Scale leaves a zero out
@@ -51,9 +65,9 @@ class ScaleCalls:
             "resourceVersion": text(scale, "metadata", "resourceVersion"),
         }
         body = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": replicas}}
-        return text(self._api.replace(path, body, timeout_s=_TIMEOUT_S), "metadata", "resourceVersion")
+        return lambda: self._api.replace(path, body, timeout_s=_TIMEOUT_S)
 
-    def _by_patch(self, view: TargetView, write: ScaleWrite, replicas: int) -> str | None:
+    def _by_patch(self, view: TargetView, write: ScaleWrite, replicas: int) -> Callable[[], JsonObject] | None:
         source = self._api.get(write.object_path, timeout_s=_TIMEOUT_S)
         _check_same(view, source)
         operations: list[JsonObject] = []
@@ -65,13 +79,15 @@ class ScaleCalls:
         current = _at(source, write.pointer)
         if not _differs(view, 1 if current is None else current, replicas):
             return None
-        version = text(source, "metadata", "resourceVersion")
         operations += [
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+            {
+                "op": "replace",
+                "path": "/metadata/resourceVersion",
+                "value": text(source, "metadata", "resourceVersion"),
+            },
             {"op": "add", "path": _written(write.pointer), "value": replicas},  # which replaces what is there
         ]
-        answer = self._api.patch(write.object_path, operations, kind=PatchKind.JSON, timeout_s=_TIMEOUT_S)
-        return text(answer, "metadata", "resourceVersion")
+        return lambda: self._api.patch(write.object_path, operations, kind=PatchKind.JSON, timeout_s=_TIMEOUT_S)
 
 
 def _check_same(view: TargetView, source: JsonObject) -> None:

@@ -73,7 +73,8 @@ class Rollout:
 class FieldWriter:
     """Who owns the field with the replica count, by ``metadata.managedFields``.
 
-    ``operation``: "Apply" or "Update". ``at_s``: when it last changed a field it owns. ``subresource``: "" or "scale".
+    ``operation``: "Apply" or "Update". ``at_s``: when it last changed a field it owns, None where it came by /scale.
+    ``subresource``: "" or "scale".
     """
 
     manager: str

@@ -14,7 +14,7 @@ def wrote(
     manager: str,
     *,
     operation: str = "Update",
-    time: str = CREATED,
+    time: str | None = CREATED,
     subresource: str = "",
     fields: Mapping[str, object] | None = None,
 ) -> Json:
@@ -25,8 +25,9 @@ def wrote(
         "fieldsV1": {"f:spec": {"f:replicas": {}}} if fields is None else dict(fields),
         "manager": manager,
         "operation": operation,
-        "time": time,
     }
+    if time is not None:  # writes through /scale have none
+        entry["time"] = time
     if subresource:
         entry["subresource"] = subresource
     return entry

@@ -289,33 +289,34 @@ def test_our_own_writes_are_never_taken_for_anothers(steps: list[tuple[int, int]
     assert quarrel.owner() is None
 
 
-ZERO = written_by(writer("kubectl-scale"), replicas=0)
+ZERO = written_by(writer("kubectl-edit"), replicas=0)
+BY_SCALE = written_by(replicas=0)  # a zero that came through /scale has no owner
 HAD = begun(VIEW).wrote(3, version="90", at_s=T0_S)
+SEEN_TO_FALL, _ = HAD.observed(BY_SCALE, now_s=T0_S)
+EDITED = "Deployment llm was set to 0 by kubectl-edit at 2026-11-30T12:00:00Z; set it to 1 or more to hand it back"
+SCALED = "Deployment llm was set to 0 at 2026-11-30T12:00:00Z; set it to 1 or more to hand it back"
 
 
 @pytest.mark.parametrize(
     ("view", "history", "least", "others", "suspended"),
     [
-        pytest.param(ZERO, None, 1, 0, True, id="by hand, against the minimum"),
-        pytest.param(ZERO, None, 0, 0, False, id="by hand, but it may sleep"),
-        pytest.param(ZERO, HAD, 0, 0, True, id="by hand while we wanted more"),
-        pytest.param(ZERO, None, 1, 2, False, id="a variant that is not used yet"),
-        pytest.param(ZERO, HAD, 1, 2, True, id="a variant that was put aside"),
-        pytest.param(written_by(writer("gpu-autoscaler"), replicas=0), HAD, 1, 0, False, id="by us"),
-        pytest.param(written_by(writer("kube-controller-manager"), replicas=0), None, 1, 0, False, id="by an HPA"),
-        pytest.param(written_by(writer("keda"), replicas=0), None, 1, 0, False, id="by KEDA"),
-        pytest.param(written_by(writer("kubectl-scale"), replicas=1), HAD, 1, 0, False, id="handed back"),
+        pytest.param(ZERO, None, 1, 0, EDITED, id="by hand, against the minimum"),
+        pytest.param(ZERO, None, 0, 0, None, id="by hand, but it may sleep"),
+        pytest.param(ZERO, HAD, 0, 0, EDITED, id="by hand while we wanted more"),
+        pytest.param(BY_SCALE, SEEN_TO_FALL, 0, 0, SCALED, id="by kubectl scale while we wanted more"),
+        pytest.param(BY_SCALE, HAD.wrote(0, version="95", at_s=T0_S), 1, 2, None, id="through /scale by us"),
+        pytest.param(ZERO, None, 1, 2, None, id="a variant that is not used yet"),
+        pytest.param(ZERO, HAD, 1, 2, EDITED, id="a variant that was put aside"),
+        pytest.param(written_by(writer("gpu-autoscaler"), replicas=0), HAD, 1, 0, None, id="by us"),
+        pytest.param(written_by(writer("kube-controller-manager"), replicas=0), None, 1, 0, None, id="by an HPA"),
+        pytest.param(written_by(writer("keda"), replicas=0), None, 1, 0, None, id="by KEDA"),
+        pytest.param(written_by(writer("kubectl-scale"), replicas=1), HAD, 1, 0, None, id="handed back"),
     ],
 )
 def test_zero_by_hand(
-    view: TargetView, history: CountHistory | None, *, least: int, others: int, suspended: bool
+    view: TargetView, history: CountHistory | None, *, least: int, others: int, suspended: str | None
 ) -> None:
-    told = judged(view=view, history=history, least=least, others=others).suspended
-    assert told == (
-        "Deployment llm was set to 0 by kubectl-scale at 2026-11-30T12:00:00Z; set it to 1 or more to hand it back"
-        if suspended
-        else None
-    )
+    assert judged(view=view, history=history, least=least, others=others).suspended == suspended
 
 
 def test_a_paused_deployment_is_followed_and_told_of() -> None:

@@ -270,7 +270,7 @@ def test_writers_are_told_from_managed_fields() -> None:
     fields = [
         objects.wrote("kubectl-client-side-apply", time="2026-11-30T12:00:00Z"),
         objects.wrote("kube-controller-manager", subresource="status", fields={"f:status": {"f:replicas": {}}}),
-        objects.wrote("gpu-autoscaler", subresource="scale", time="2026-11-30T12:05:00Z"),
+        objects.wrote("gpu-autoscaler", subresource="scale", time=None),
     ]
     view = view_of(objects.deployment(managedFields=fields))
     assert [(each.manager, each.subresource) for each in view.writers] == [
@@ -282,7 +282,11 @@ def test_writers_are_told_from_managed_fields() -> None:
 def test_a_writer_of_the_whole_list_writes_a_worker_group() -> None:
     source = objects.ray_service()
     whole: Json = {"f:spec": {"f:rayClusterConfig": {"f:workerGroupSpecs": {}}}}
-    source["metadata"]["managedFields"] = [objects.wrote("kubectl", fields=whole)]
+    only_the_object: Json = {"f:spec": {".": {}, "f:rayClusterConfig": {}}}
+    source["metadata"]["managedFields"] = [
+        objects.wrote("helm", fields=only_the_object),
+        objects.wrote("kubectl", fields=whole),
+    ]
     assert [each.manager for each in view_of(source, "small").writers] == ["kubectl"]
 
 
