@@ -25,6 +25,7 @@ from autoscaler.config import ConfigError, ConfigFile, json_schema, load
 from autoscaler.config.resource_crd import definition_file
 from autoscaler.domain.plan import ServiceDecision
 from autoscaler.domain.service import Engine, ServiceId
+from autoscaler.kubernetes_run import KubernetesRun
 from autoscaler.local_look import Onlooker
 from autoscaler.local_run import LocalRun
 from autoscaler.manifest_commands import app as manifests_app
@@ -67,10 +68,18 @@ def run(
         bool, typer.Option("--leave-running", help="At the end leave replicas and gateway as they are.")
     ] = False,
 ) -> None:
-    """Run the services of a configuration on this machine and keep them at their SLO."""
+    """Keep services at their SLO: those of the configuration, on this machine, or a cluster's InferenceAutoscalers."""
     log_to()
     collect_garbage_less_often()
     try:
+        cluster = _config(config).settings.kubernetes
+        if cluster is not None:
+            if dry_run or leave_running:
+                _fail("--dry-run and --leave-running are for this machine; in a cluster mode: Advise changes nothing")
+            with KubernetesRun(_config(config), cluster) as replica:
+                _stop_on_signals(replica.stop)
+                replica.run()
+            return
         if dry_run:
             with Onlooker(_config(config).settings) as onlooker:
                 _stop_on_signals(onlooker.stop)

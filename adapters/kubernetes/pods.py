@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from adapters.kubernetes.deletion_cost import COST_ANNOTATION
 from adapters.kubernetes.pod_life import Life, Lived, life_of
 from adapters.kubernetes.pod_templates import needs_of
 from adapters.kubernetes.raw_json import (
@@ -46,7 +47,7 @@ class PodView:
     ports, "" where a port has no name. ``scrape_port``: by its annotation prometheus.io/port.
     ``devices``: extended resources that it takes of its node, by name. ``preempts``: may push pods of lower priority
     off a node. ``priority_class``, ``best_effort``, ``has_deadline``: what the scopes of quotas look at.
-    ``deleting_s``: when it must be gone, None while nobody deletes it.
+    ``deleting_s``: when it must be gone, None while nobody deletes it. ``deletion_cost``: what its ReplicaSet compares.
     """
 
     namespace: str
@@ -67,6 +68,7 @@ class PodView:
     has_deadline: bool = False
     owner: Owner | None = None
     deleting_s: float | None = None
+    deletion_cost: int | None = None
 
     @property
     def life(self) -> Life:
@@ -106,7 +108,14 @@ def pod_view(source: JsonObject) -> PodView:
         has_deadline=found(spec, "activeDeadlineSeconds") is not None,
         owner=_owner(source),
         deleting_s=moment_s(source, "metadata", "deletionTimestamp"),
+        deletion_cost=_deletion_cost(source),
     )
+
+
+def _deletion_cost(source: JsonObject) -> int | None:
+    """By its annotation; one that is no number counts as none, as it does for a ReplicaSet."""
+    given = strings(source, "metadata", "annotations").get(COST_ANNOTATION, "")
+    return int(given) if given.lstrip("-").isdecimal() else None
 
 
 def _ports(containers: Sequence[JsonObject]) -> tuple[tuple[str, int], ...]:

@@ -65,7 +65,7 @@ def create_app(
     streams = Streams(board, now_s=now_s)
     app = FastAPI(title="GPU Autoscaler", version=version, description=_ABOUT, docs_url=None, redoc_url=None)
     _add_errors(app)
-    _add_probes(app, board, now_s)
+    _add_probes(app, board, publications, now_s)
     _add_metrics(app, board, now_s, version)
     _add_services(app, board, now_s)
     _add_history(app, board, history, now_s)
@@ -88,16 +88,24 @@ def _add_errors(app: FastAPI) -> None:
         return failure(422, "WrongParameter", "; ".join(texts))
 
 
-def _add_probes(app: FastAPI, board: DecisionBoard, now_s: Callable[[], float]) -> None:
+def _add_probes(
+    app: FastAPI, board: DecisionBoard, publications: Publications | None, now_s: Callable[[], float]
+) -> None:
     @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz", summary="The process lives")
     async def healthz(request: Request) -> Response:
         return answer(request, {"status": "alive"})
 
     @app.head("/readyz", include_in_schema=False)
-    @app.get("/readyz", summary="A round of the control loop ended recently, else 503")
+    @app.get("/readyz", summary="A round of the control loop ended recently (in a cluster: what is told is known)")
     async def readyz(request: Request) -> Response:
         listed = board.board
+        if publications is not None:  # replicas that do not decide answer as well
+            try:
+                publications.within("")
+            except PortError as error:
+                return failure(503, "NotReady", str(error))
+            return answer(request, {"status": "ready"})
         if listed.last_tick_s is None:
             return failure(503, "NotReady", "the control loop has not finished a round yet")
         age_s = age_of(listed.last_tick_s, now_s())

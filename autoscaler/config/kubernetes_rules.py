@@ -55,6 +55,7 @@ def kubernetes_settings(section: KubernetesSection, folder: Path) -> KubernetesS
         external_metrics=_external_metrics(section.external_metrics, folder),
         external_scaler=_external_scaler(section.external_scaler, folder),
         scrape=ScrapeSettings(max_connections=section.scrape.max_connections, timeout_s=section.scrape.timeout),
+        node_autoscaling=section.node_autoscaling,
     )
 
 

@@ -95,3 +95,6 @@ class KubernetesSection(Section):
     """The server for KEDA."""
     scrape: ScrapeSection = ScrapeSection()
     """How metrics pages are fetched."""
+    node_autoscaling: bool = False
+    """On where nodes are made for pods that wait for one (cluster autoscaler, Karpenter): replicas may then be asked
+    for that no present node can take."""

@@ -51,7 +51,8 @@ class KubernetesSettings:
 
     ``namespaces``: where InferenceAutoscalers are looked for; empty: everywhere. ``kubeconfig``, ``context``: how the
     API server is reached; None: as a pod, or by the usual kubeconfig where it is none. ``election`` None: this replica
-    leads without asking. ``external_metrics``, ``external_scaler`` None: not served.
+    leads without asking. ``external_metrics``, ``external_scaler`` None: not served. ``node_autoscaling``: nodes are
+    made for pods that wait for one.
     """
 
     namespaces: tuple[str, ...]
@@ -61,3 +62,4 @@ class KubernetesSettings:
     external_metrics: ExternalMetricsSettings | None
     external_scaler: ExternalScalerSettings | None
     scrape: ScrapeSettings
+    node_autoscaling: bool

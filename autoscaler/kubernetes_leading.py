@@ -1,0 +1,266 @@
+"""What the leader among the controller's replicas does, from its election to the loss of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+
+from adapters.engines.pods import PodScraper
+from adapters.kubernetes.collections import WatchedCluster
+from adapters.kubernetes.connection import KubernetesApi
+from adapters.kubernetes.contents import ObjectKey
+from adapters.kubernetes.count_history import CountHistories, ForeignChange
+from adapters.kubernetes.event_folding import EventType, Subject
+from adapters.kubernetes.events import EventRecorder
+from adapters.kubernetes.foreign_scalers import ForeignScalers
+from adapters.kubernetes.inventory import KubernetesInventory
+from adapters.kubernetes.resources import RESOURCES, WatchedResources
+from adapters.kubernetes.scaling import KubernetesActuator, NoticeKind, ScaleNotice
+from adapters.kubernetes.status_conditions import Circumstances
+from adapters.kubernetes.status_store import StatusStore
+from adapters.kubernetes.surroundings import Judges
+from adapters.kubernetes.target_view import TargetView
+from adapters.kubernetes.targets import Targets
+from adapters.serving.store import DecisionBoard
+from adapters.wallclock import WallClock
+from autoscaler.compose import build_controller
+from autoscaler.config.kubernetes_settings import KubernetesSettings
+from autoscaler.controller import Controller, Ports
+from autoscaler.domain.cluster import ClusterSnapshot, Replica
+from autoscaler.domain.params import Params, Plans
+from autoscaler.domain.plan import Reason, ServiceDecision, VariantTarget
+from autoscaler.domain.reading import EngineReading, Observations, is_known
+from autoscaler.domain.resource import AutoscalerResource, RefusedResource, ResourceProblem
+from autoscaler.domain.service import Engine, ServiceId
+from autoscaler.ports import ConflictError, Journal, MetricsSource, PortError, ReplicaActuator
+from autoscaler.reporting import Reporter
+
+_log = logging.getLogger(__name__)
+
+
+class Leading:
+    """One leadership: its controller with all that it needs, as a context manager; ``run`` ends after ``stop``."""
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        *,
+        settings: KubernetesSettings,
+        params: Callable[[], Params],
+        resources: WatchedResources,
+        cluster: WatchedCluster,
+        board: DecisionBoard,
+        journal: Journal,
+        events: EventRecorder,
+        clock: WallClock,
+        leads: Callable[[], bool],
+    ) -> None:
+        self._resources = resources
+        self._params = params
+        self._board = board
+        self._events = events
+        self._clock = clock
+        self._told: dict[tuple[ServiceId, str], str] = {}
+        with ExitStack() as opened:
+            scalers = ForeignScalers(api, now_s=clock.now_s)
+            scalers.start()
+            opened.callback(scalers.close)
+            targets = Targets(api, now_s=clock.now_s)
+            opened.callback(targets.close)
+            self._engines: dict[ServiceId, Engine] = {}
+            scraper = PodScraper(
+                clock=clock,
+                engines=self._engines,
+                timeout_s=settings.scrape.timeout_s,
+                max_connections=settings.scrape.max_connections,
+            )
+            opened.callback(scraper.close)
+            self._readings = RememberedReadings(scraper)
+            histories = CountHistories()
+            self._judges = Judges(
+                resources=resources.usable,
+                targeted=targets.latest,
+                scalers=scalers.all,
+                pods=cluster.views.pods,
+                in_flight=self._readings.in_flight,
+                histories=histories,
+                now_s=clock.now_s,
+                changed=self._changed_by_others,
+            )
+            self._inventory = KubernetesInventory(
+                resources=resources.usable,
+                targets=targets,
+                views=cluster.views,
+                now_s=clock.now_s,
+                standing=self._judges.standing,
+                node_autoscaling=settings.node_autoscaling,
+            )
+            self._store = StatusStore(
+                api,
+                resources=resources,
+                circumstances=self._circumstances,
+                stale_after_s=self._stale_after_s,
+                leads=leads,
+                now_s=clock.now_s,
+            )
+            self._store.start()
+            opened.callback(self._store.close)
+            actuator = KubernetesActuator(
+                api, surroundings=self._judges, histories=histories, now_s=clock.now_s, notify=self._noticed
+            )
+            self._controller: Controller = build_controller(
+                ports=Ports(
+                    clock=clock,
+                    inventory=self._inventory,
+                    metrics=self._readings,
+                    actuator=WhileLeading(actuator, leads),
+                    store=self,
+                    journal=journal,
+                    observer=Reporter(board),
+                ),
+                plans=self._plans,
+            )
+            self._opened = opened.pop_all()
+
+    def __enter__(self) -> Leading:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._opened.close()
+
+    def run(self) -> None:
+        """Decide until ``stop``."""
+        self._controller.run()
+
+    def stop(self) -> None:
+        """Let ``run`` return. Safe from any thread."""
+        self._controller.stop()
+        self._clock.wake()
+
+    def publish(self, decision: ServiceDecision) -> None:
+        """As the DecisionStore: on the board and in the resource's status."""
+        self._board.publish(decision)
+        self._store.publish(decision)
+
+    def _plans(self) -> Plans:
+        """The services that can be decided on now; of the others their statuses say why not."""
+        services, params = self._inventory.services(), self._params()
+        self._engines.clear()
+        self._engines.update({service.id: service.engine for service in services})
+        if {service.id for service in services} != set(self._board.board.entries):
+            self._board.configure(services=services, stale_after_s=self._stale_after_s())
+        try:
+            self._store.publish_refusals(self._undecidable({service.id for service in services}))
+        except PortError as error:
+            _log.warning("refused resources can't be told so: %s", error)
+        return Plans(services=services, params=params)
+
+    def _undecidable(self, decided: set[ServiceId]) -> Mapping[ObjectKey, RefusedResource]:
+        """Resources with a wrong spec, and those whose target is not there."""
+        found: dict[ObjectKey, RefusedResource] = {}
+        for key, view in self._resources.views().items():
+            wanted = view.wanted
+            if isinstance(wanted, RefusedResource):
+                found[key] = wanted
+            elif wanted.service.id not in decided:
+                problems = self._inventory.problems(wanted.service.id) or ("its target is not known yet",)
+                found[key] = RefusedResource(
+                    namespace=wanted.namespace,
+                    name=wanted.name,
+                    uid=wanted.uid,
+                    generation=wanted.generation,
+                    problems=tuple(ResourceProblem(path="", message=problem) for problem in problems),
+                )
+        return found
+
+    def _stale_after_s(self) -> float:
+        return max(4 * self._params().interval_s, 30.0)
+
+    def _circumstances(self, resource: AutoscalerResource, decision: ServiceDecision) -> Circumstances:
+        service = resource.service.id
+        owners = [self._judges.ownership(service, source.variant) for source in resource.sources]
+        for owner in owners:
+            for warning in owner.warnings:
+                self._tell(resource, EventType.WARNING, "Coexistence", "Observe", warning)
+        return Circumstances(
+            unusable=self._inventory.problems(service),
+            conflicts=tuple(owner.foreign_owner for owner in owners if owner.foreign_owner is not None),
+            unschedulable=tuple(
+                f"{each.name}: {each.detail}"
+                for each in self._readings.replicas(service)
+                if each.unschedulable_since_s is not None
+                and decision.at_s - each.unschedulable_since_s >= resource.service.unschedulable_deadline_s
+            ),
+        )
+
+    def _changed_by_others(self, resource: AutoscalerResource, view: TargetView, change: ForeignChange) -> None:
+        self._tell(resource, EventType.NORMAL, "CountChanged", "Observe", f"{view.scaled}: {change}")
+
+    def _noticed(self, notice: ScaleNotice) -> None:
+        kinds = {
+            NoticeKind.SCALED: (EventType.NORMAL, "Scale"),
+            NoticeKind.SHRINK_HELD: (EventType.NORMAL, "Hold"),
+            NoticeKind.NOT_MARKED: (EventType.WARNING, "Mark"),
+        }
+        kind, action = kinds[notice.kind]
+        part = self._board.board.entries.get(notice.resource.service.id)
+        why: Reason | str = part.decision.binding if part is not None and part.decision is not None else ""
+        count = f"{notice.view.scaled}: {notice.before} -> {notice.after}"
+        note = "; ".join(text for text in (count, str(why), notice.detail) if text)
+        self._tell(notice.resource, kind, str(notice.kind), action, note)
+
+    def _tell(self, resource: AutoscalerResource, kind: EventType, reason: str, action: str, note: str) -> None:
+        subject = Subject(
+            api_version=f"{RESOURCES.group}/{RESOURCES.version}",
+            kind="InferenceAutoscaler",
+            namespace=resource.namespace,
+            name=resource.name,
+            uid=resource.uid,
+        )
+        self._events.record(subject, type=kind, reason=reason, action=action, note=note)
+
+
+class WhileLeading:
+    """An actuator that acts for the leader alone: whoever lost the lease meanwhile changes nothing any more."""
+
+    def __init__(self, actuator: ReplicaActuator, leads: Callable[[], bool]) -> None:
+        self._actuator = actuator
+        self._leads = leads
+
+    def scale(self, service: ServiceId, targets: Sequence[VariantTarget]) -> None:
+        """Ask for these counts. Raises ConflictError where another replica of the controller may lead."""
+        if not self._leads():
+            raise ConflictError("this replica of the controller leads no longer; the next leader decides")
+        self._actuator.scale(service, targets)
+
+
+class RememberedReadings:
+    """A MetricsSource that remembers its last answer, for whoever chooses among pods."""
+
+    def __init__(self, source: MetricsSource) -> None:
+        self._source = source
+        self._snapshot: ClusterSnapshot | None = None
+        self._observations: Observations | None = None
+
+    def read(self, snapshot: ClusterSnapshot) -> Observations:
+        """As the source reads."""
+        self._snapshot = snapshot
+        self._observations = self._source.read(snapshot)
+        return self._observations
+
+    def in_flight(self, replica: str) -> float | None:
+        """Requests that it ran or held at the last look, None where that is not known."""
+        reading = self._observations.engines.get(replica) if self._observations is not None else None
+        if not isinstance(reading, EngineReading) or not is_known(reading.running) or not is_known(reading.waiting):
+            return None
+        return reading.running + reading.waiting
+
+    def replicas(self, service: ServiceId) -> list[Replica]:
+        """Those of the last snapshot."""
+        if self._snapshot is None:
+            return []
+        return [each for each in self._snapshot.replicas if each.service == service]
