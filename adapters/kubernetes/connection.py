@@ -31,6 +31,7 @@ from autoscaler.ports import InvalidAnswerError, PortError, RefusedError, Unavai
 FIELD_MANAGER: Final = "gpu-autoscaler"
 DEFAULT_TIMEOUT_S: Final = 10.0
 _CONNECT_S: Final = 5.0
+_POOL: Final = 64
 _RELOAD_EVERY_S: Final = 10.0
 _UNAUTHORIZED: Final = 401
 _NO_QUERY: Final[Mapping[str, str]] = {}
@@ -290,6 +291,8 @@ class KubernetesApi:
             raise RefusedError(f"no way to the API server: {error}") from error
         # Retries are the caller's: the library's own sleep as long as a Retry-After says.
         configuration.retries = False
+        # A thread for each watched collection; beyond this many, connections are made anew at each call.
+        configuration.connection_pool_maxsize = _POOL
         configuration.socket_options = tcp_keepalive_socket_options(idle=10, interval=5, count=3)
         return RESTClientObject(configuration)
 

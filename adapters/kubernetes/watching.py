@@ -22,6 +22,7 @@ from adapters.kubernetes.waiting import Backoff, EventWaiter, Waiter
 from autoscaler.ports import InvalidAnswerError, PortError, UnavailableError
 
 T = TypeVar("T")
+_SHORT_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -29,8 +30,8 @@ _log = logging.getLogger(__name__)
 class WatchPace:
     """How a collection is followed.
 
-    The server ends a watch after ``watch_s`` and says where it stood shortly before: so a server that answers is heard
-    at least that often, and one that is silent for ``silence_s`` is given up.
+    The server ends a watch after ``watch_s``: so one that answers is heard at least that often, and one that is silent
+    for ``silence_s`` is given up.
     """
 
     page: int = 500
@@ -176,7 +177,6 @@ class Watched(Generic[T]):
             if self._watch():
                 self._backoff.reset()
                 return self._pace.between_watches_s
-            # A watch that ends at once and empty is no success; without a pause it would be a busy loop.
             return self._backoff.next_s()
         except NotFoundError as error:
             self._resume_from = ""
@@ -241,7 +241,10 @@ class Watched(Generic[T]):
             query["continue"] = more
 
     def _watch(self) -> bool:
-        """Follow events until the server ends the watch; whether there were any, bookmarks included."""
+        """Follow events until the server ends the watch; whether it was worth while.
+
+        One that ends at once and empty isn't: without a growing pause it would be a busy loop.
+        """
         query = {
             **self._selectors,
             "watch": "true",
@@ -255,7 +258,7 @@ class Watched(Generic[T]):
                 if self._closed:
                     return False
                 self._stream = stream
-            self._heard_s = self._now_s()
+            began_s = self._heard_s = self._now_s()
             self._say(failure=None)
             try:
                 for line in stream:
@@ -264,7 +267,8 @@ class Watched(Generic[T]):
             finally:
                 with self._lock:
                     self._stream = None
-        return heard
+            self._heard_s = self._now_s()
+        return heard or self._heard_s - began_s >= _SHORT_S
 
     def _take(self, line: bytes) -> None:
         """One event of a watch. Raises GoneError, InvalidAnswerError (list anew) or UnavailableError."""

@@ -252,6 +252,25 @@ def test_pauses_grow_while_nothing_comes_and_are_short_again_afterwards(server: 
     assert pauses_s[8] == _PACE.between_watches_s
 
 
+def test_a_quiet_watch_that_lasted_is_no_failure(server: ScriptedServer, follow: Follow) -> None:
+    following: list[Following] = []
+
+    def quiet(exchange: Exchange) -> None:
+        until(lambda: bool(following))
+        following[0].at_s = 1001.0
+        exchange.begin_chunks()
+        until(lambda: following[0].things.heard_s == 1001.0)
+        following[0].at_s = 1031.0
+        exchange.chunk(b"")
+
+    server.answers(page([], "10"), quiet, held)
+    following.append(follow())
+    until(_requested(server, 3))
+    assert following[0].waiter.pauses_s == [_PACE.between_watches_s]
+    assert following[0].things.heard_s == 1031.0
+    assert server.requests[2].query["resourceVersion"] == "10"
+
+
 def test_a_pause_the_server_asks_for_is_kept(server: ScriptedServer, follow: Follow) -> None:
     server.answers(told(429, "slow down", {"Retry-After": "9"}), held)
     following = follow()
