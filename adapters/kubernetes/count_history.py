@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from adapters.kubernetes.connection import FIELD_MANAGER
 from adapters.kubernetes.target_view import TargetView
@@ -91,25 +92,40 @@ class CountHistories:
 
     def __init__(self) -> None:
         # The worker groups of one object have a count each.
-        self._by_key: dict[tuple[str, tuple[str, str, str, str]], CountHistory] = {}
+        self._by_key: dict[tuple[str, tuple[str, str, str, str]], _Kept] = {}
 
     def look(self, views: Iterable[TargetView], *, now_s: float) -> list[tuple[TargetView, ForeignChange]]:
-        """Take in how the targets are now, and give what others have changed. Objects that are gone are forgotten."""
-        changes, histories = [], {}
+        """Take in how the targets are now, and give what others have changed.
+
+        A target that can't be seen for a while is remembered; one that is gone is forgotten in the end.
+        """
+        changes = []
         for view in views:
-            histories[view.uid, view.scaled.identity], change = self.of(view).observed(view, now_s=now_s)
+            history, change = self.of(view).observed(view, now_s=now_s)
+            self._by_key[_key(view)] = _Kept(history, now_s)
             if change is not None:
                 changes.append((view, change))
-        self._by_key = histories
+        self._by_key = {key: kept for key, kept in self._by_key.items() if now_s - kept.seen_s < _REMEMBERED_S}
         return changes
 
     def of(self, view: TargetView) -> CountHistory:
         """What is known of the object's count."""
-        return self._by_key.get((view.uid, view.scaled.identity)) or begun(view)
+        kept = self._by_key.get(_key(view))
+        return begun(view) if kept is None else kept.history
 
     def wrote(self, view: TargetView, replicas: int, *, version: str, at_s: float) -> None:
         """After a write of ours."""
-        self._by_key[view.uid, view.scaled.identity] = self.of(view).wrote(replicas, version=version, at_s=at_s)
+        history = self.of(view).wrote(replicas, version=version, at_s=at_s)
+        self._by_key[_key(view)] = _Kept(history, at_s)
+
+
+class _Kept(NamedTuple):
+    history: CountHistory
+    seen_s: float
+
+
+def _key(view: TargetView) -> tuple[str, tuple[str, str, str, str]]:
+    return view.uid, view.scaled.identity
 
 
 def named_manager(manager: str) -> str:

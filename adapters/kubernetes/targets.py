@@ -88,15 +88,16 @@ class Targets:
 
     def _view_or_problem(self, key: TargetKey, before: TargetView | TargetProblem | None) -> TargetView | TargetProblem:
         namespace, ref = key
+        last = before.last if isinstance(before, TargetProblem) else before
         try:
-            return self._resolve(namespace, ref)
+            return _keeping(self._resolve(namespace, ref), last)
         except PortError as error:
             return TargetProblem(
                 namespace=namespace,
                 ref=ref,
                 detail=str(error),
                 lasting=isinstance(error, RefusedError | InvalidAnswerError),
-                last=before.last if isinstance(before, TargetProblem) else before,
+                last=last,
             )
 
     def _resolve(self, namespace: str, ref: TargetRef) -> TargetView:
@@ -158,6 +159,18 @@ class Targets:
 
 
 _KINDS: Mapping[tuple[str, str], TargetKind] = {(kind.group, kind.kind): kind for kind in TARGET_KINDS}
+
+
+def _keeping(view: TargetView, last: TargetView | None) -> TargetView:
+    """The view with the parts of the last one that are as they were, so that others see at once what has changed."""
+    if last is None or view == last:
+        return last or view
+    return replace(
+        view,
+        selector=last.selector if view.selector == last.selector else view.selector,
+        leader=last.leader if view.leader == last.leader else view.leader,
+        groups=last.groups if view.groups == last.groups else view.groups,
+    )
 
 
 def _no_group(ref: TargetRef, named: Scalable) -> str:

@@ -267,6 +267,20 @@ def test_a_quarrel_is_forgotten_after_an_hour_of_peace() -> None:
     assert quarrel.owner() is None
 
 
+def test_a_target_that_is_out_of_sight_for_a_while_keeps_its_past() -> None:
+    quarrel = Quarrel()
+    quarrel.set(5)
+    assert quarrel.histories.look([], now_s=quarrel.now_s + 60.0) == []
+    quarrel.set(4, "kubectl-scale")
+    assert quarrel.look() == ["kubectl-scale changed the count from 5 to 4"]
+
+
+def test_a_change_is_told_once_whoever_names_the_target() -> None:
+    quarrel = Quarrel()
+    quarrel.set(4, "kubectl-scale")
+    assert len(quarrel.histories.look([quarrel.view, quarrel.view], now_s=quarrel.now_s)) == 1
+
+
 def test_an_object_made_anew_has_no_past() -> None:
     quarrel = Quarrel()
     quarrel.set(5)

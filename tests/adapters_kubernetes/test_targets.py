@@ -465,6 +465,13 @@ def test_targets_that_are_not_there(look: Look, ref: TargetRef, said: str) -> No
     assert said in look(objects.ray_service()).problem(ref)
 
 
+def test_what_has_not_changed_is_the_same_value(look: Look) -> None:
+    looking = look(objects.deployment(), objects.custom())
+    ref = TargetRef(api_version="example.org/v1", kind="EngineSet", name="engine")
+    for each in (LLM, ref):
+        assert looking.view(each) is looking.view(each)
+
+
 def test_one_that_can_not_be_read_holds_no_other(look: Look) -> None:
     broken = copy.deepcopy(objects.deployment("broken"))
     broken["spec"]["replicas"] = "many"
