@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adapters.kubernetes.binding import Standing
 from adapters.kubernetes.inventory import KubernetesInventory
+from adapters.kubernetes.replicas import FLAP_S
 from autoscaler.domain.cluster import ClusterSnapshot, Device, Phase, Quota
 from autoscaler.domain.resource import AutoscalerResource, Mode, TargetRef, VariantSource
 from autoscaler.domain.service import DeviceRequest, Service, ServiceId, Slo, Variant
@@ -237,6 +238,37 @@ def test_services_and_the_snapshot_after_them_see_the_same_targets() -> None:
     assert {each.service for each in found.snapshot().targets} == {"models/llm", "models/new"}
 
 
+def test_what_changes_between_snapshots_is_seen() -> None:
+    cluster = cluster_of(node("node-a", {GPU: 4}), deployment("llm", 2, devices={GPU: 1}), mine("llm-a", "node-a"))
+    found = inventory(cluster, resource("llm"))
+    assert found.services()[0].variants[0].devices == DeviceRequest(kind=GPU, count=1)
+    assert [each.detail for each in found.snapshot().replicas] == [""]
+    cluster.put(node("node-a", {GPU: 4}, ready="Unknown"))
+    assert [each.detail for each in found.snapshot().replicas] == ["node node-a is not heard of any more"]
+    cluster.put(node("node-a", {GPU: 4}), deployment("llm", 5, devices={GPU: 2}))
+    assert found.services()[0].variants[0].devices == DeviceRequest(kind=GPU, count=2)
+    snapshot = found.snapshot()
+    assert [each.detail for each in snapshot.replicas] == [""]
+    assert snapshot.targets[0].replicas == 5
+    cluster.remove(mine("llm-a", "node-a"))
+    assert found.snapshot().replicas == ()
+
+
+def test_an_unready_replica_fails_when_its_time_is_up() -> None:
+    running, begun_s = ready_status(NOW_S - 1000), NOW_S - 10
+    lost = {"type": "Ready", "status": "False", "lastTransitionTime": written(begun_s)}
+    cluster = cluster_of(
+        node("node-a", {GPU: 4}),
+        deployment("llm", 2, devices={GPU: 1}),
+        mine("llm-a", "node-a", status={**running, "conditions": [lost]}),
+    )
+    now_s, wanted = [NOW_S], [resource("llm")]
+    found = KubernetesInventory(resources=lambda: wanted, targets=cluster, views=cluster.views, now_s=lambda: now_s[0])
+    assert [each.phase for each in found.snapshot().replicas] == [Phase.READY]
+    now_s[0] = begun_s + FLAP_S
+    assert [each.phase for each in found.snapshot().replicas] == [Phase.FAILED]
+
+
 def test_who_else_writes_a_target_is_asked_for_each() -> None:
     cluster = cluster_of(deployment("llm", 2), deployment("other", 2))
 
@@ -387,6 +419,7 @@ def test_a_pod_that_two_targets_select_is_counted_once() -> None:
     assert [(each.service, each.name) for each in snapshot.replicas] == [("models/llm", "models/llm-a")]
 
 
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SHAPES = st.fixed_dictionaries(
     {
         "nodes": st.lists(
@@ -444,6 +477,7 @@ def drawn_objects(shape: Mapping[str, object]) -> list[Mapping[str, object]]:
     return objects
 
 
+@PATIENT
 @given(shape=SHAPES)
 def test_no_device_is_counted_twice(shape: Mapping[str, object]) -> None:
     """Whatever packing takes on a node, with what stays held there, is never more than the node has or pods hold."""
@@ -476,6 +510,7 @@ def test_no_device_is_counted_twice(shape: Mapping[str, object]) -> None:
         assert free + preemptible[name] <= max(0, allocatable - kept[name])
 
 
+@PATIENT
 @given(shape=SHAPES)
 def test_what_runs_finds_its_devices_again(shape: Mapping[str, object]) -> None:
     """A replica that was asked for and holds what is requested keeps its place, whatever became of its node."""
@@ -499,6 +534,7 @@ def test_what_runs_finds_its_devices_again(shape: Mapping[str, object]) -> None:
             assert taken == replica.nodes
 
 
+@PATIENT
 @given(first=SHAPES, second=SHAPES)
 def test_what_is_kept_between_snapshots_changes_none(first: Mapping[str, object], second: Mapping[str, object]) -> None:
     cluster = drawn_cluster(first)

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adapters.kubernetes.label_matching import NodeTerm, Operator, Requirement
@@ -109,6 +109,7 @@ def test_a_node_changes_its_pool_with_its_labels() -> None:
     assert after.carrying([wanted]) == ()
 
 
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 KEYS, VALUES = st.sampled_from(["a", "b", "c"]), st.sampled_from(["1", "2", "x"])
 EFFECTS = st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"])
 REQUIREMENTS = st.one_of(
@@ -213,6 +214,7 @@ def plainly_admitted(node: NodeView, wanted: Placement) -> bool:
     return True
 
 
+@PATIENT
 @given(nodes=NODES, placements=st.lists(PLACEMENTS, min_size=1, max_size=4))
 def test_pools_hold_the_nodes_that_the_rules_allow(nodes: list[NodeView], placements: list[Placement]) -> None:
     found = NodePools().of(nodes, placements)
@@ -223,6 +225,7 @@ def test_pools_hold_the_nodes_that_the_rules_allow(nodes: list[NodeView], placem
         }
 
 
+@PATIENT
 @given(before=NODES, after=NODES, placements=st.lists(PLACEMENTS, min_size=1, max_size=3), others=st.lists(PLACEMENTS))
 def test_what_is_kept_of_earlier_nodes_changes_nothing(
     before: list[NodeView], after: list[NodeView], placements: list[Placement], others: list[Placement]
