@@ -19,7 +19,7 @@ from adapters.kubernetes.raw_json import (
     text,
 )
 from adapters.kubernetes.scalable import Scalable, TargetKind, controller_of, scalable, view_of
-from adapters.kubernetes.target_view import PodGroup, TargetView
+from adapters.kubernetes.target_view import PodGroup
 from autoscaler.domain.resource import TargetRef
 
 
@@ -55,21 +55,34 @@ def inference_service(kind: TargetKind, source: JsonObject) -> Scalable:
 
 
 def ray_service(kind: TargetKind, source: JsonObject) -> Scalable:
-    """A worker group's replicas (of ``numOfHosts`` pods) in the cluster that serves now.
+    """The worker groups of the cluster that serves now.
 
     KubeRay starts no new cluster for a change of replicas alone (label
     ray.io/hash-without-replicas-and-workers-to-delete in ray-operator/controllers/ray/utils/constant.go).
     """
-    name, config = text(source, "metadata", "name"), inner(source, "spec", "rayClusterConfig")
+    serving = optional_text(source, "status", "activeServiceStatus", "rayClusterName")
+    return _worker_groups(kind, source, ("spec", "rayClusterConfig"), cluster=serving)
+
+
+def ray_cluster(kind: TargetKind, source: JsonObject) -> Scalable:
+    """The worker groups of a cluster of its own."""
+    return _worker_groups(kind, source, ("spec",), cluster=text(source, "metadata", "name"))
+
+
+def _worker_groups(kind: TargetKind, source: JsonObject, at: tuple[str, ...], *, cluster: str | None) -> Scalable:
+    """Groups of replicas of ``numOfHosts`` pods each; ``at``: where the cluster's spec is.
+
+    Labels: ray-operator/controllers/ray/utils/constant.go; those of groups of several hosts since KubeRay 1.5.
+    """
+    name, config = text(source, "metadata", "name"), inner(source, *at)
     refusal = None
     if flag(config, "enableInTreeAutoscaling"):
-        refusal = f"Ray's own autoscaler scales RayService {name}; set enableInTreeAutoscaling to false"
-    serving = optional_text(source, "status", "activeServiceStatus", "rayClusterName")
+        refusal = f"Ray's own autoscaler scales {kind.kind} {name}; set enableInTreeAutoscaling to false"
     views = {}
     for index, group in enumerate(objects(config, "workerGroupSpecs")):
         group_name = text(group, "groupName")
         hosts = optional_whole(group, "numOfHosts") or 1
-        labels = {"ray.io/cluster": serving, "ray.io/group": group_name} if serving else None
+        labels = {"ray.io/cluster": cluster, "ray.io/group": group_name} if cluster else None
         view = view_of(
             kind,
             source,
@@ -81,22 +94,18 @@ def ray_service(kind: TargetKind, source: JsonObject) -> Scalable:
             scale=False,
             refusal=refusal,
         )
-        views[group_name] = _of_worker_group(view, source, group_name, index)
+        ref = replace(view.ref, worker_group=group_name)
+        element: tuple[str | int, ...] = (*at, "workerGroupSpecs", index)
+        views[group_name] = replace(
+            view,
+            ref=ref,
+            scaled=ref,
+            status_replicas=None,
+            writers=writers_of(source, *at, "workerGroupSpecs"),
+            write=replace(view.write, pointer=(*element, "replicas"), guard=((*element, "groupName"), group_name)),
+        )
     return Scalable(
         ref=kind.ref(source), uid=text(source, "metadata", "uid"), views=views, controller=controller_of(source)
-    )
-
-
-def _of_worker_group(view: TargetView, source: JsonObject, group: str, index: int) -> TargetView:
-    ref = replace(view.ref, worker_group=group)
-    element = ("spec", "rayClusterConfig", "workerGroupSpecs", index)
-    return replace(
-        view,
-        ref=ref,
-        scaled=ref,
-        status_replicas=None,
-        writers=writers_of(source, "spec", "rayClusterConfig", "workerGroupSpecs"),
-        write=replace(view.write, pointer=(*element, "replicas"), guard=((*element, "groupName"), group)),
     )
 
 

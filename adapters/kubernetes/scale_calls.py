@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from adapters.kubernetes.connection import KubernetesApi, PatchKind
@@ -19,14 +20,22 @@ _TIMEOUT_S: Final = 5.0
 _ATTEMPTS: Final = 3
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What the server made of a write: the object's new version and its count (an admission policy may change it)."""
+
+    version: str
+    replicas: int
+
+
 class ScaleCalls:
     """Two calls for each change: the object is read just before, because its version grows with every status."""
 
     def __init__(self, api: KubernetesApi) -> None:
         self._api = api
 
-    def write(self, view: TargetView, replicas: int) -> str | None:
-        """Change the count that ``view`` shows; the object's new version, None where it has that count already.
+    def write(self, view: TargetView, replicas: int) -> Written | None:
+        """Change the count that ``view`` shows; None where it has that one already.
 
         Raises ConflictError where it has another count than ``view``, is another object of the same name, or changes
         again and again between the two calls; RefusedError with what right is missing.
@@ -38,21 +47,21 @@ class ScaleCalls:
                     return None
                 # By a status, as a rule, in which case reading again finds the count that was decided on.
                 with suppress(ConflictError):
-                    return text(change(), "metadata", "resourceVersion")
+                    return change()
             change = self._prepared(view, replicas)
-            return None if change is None else text(change(), "metadata", "resourceVersion")
+            return None if change is None else change()
         except RefusedError as error:
             if "forbidden" not in str(error):
                 raise
             raise RefusedError(f"{error} (the role needs {_rights(view.write)})") from error
 
-    def _prepared(self, view: TargetView, replicas: int) -> Callable[[], JsonObject] | None:
+    def _prepared(self, view: TargetView, replicas: int) -> Callable[[], Written] | None:
         """The call to make, on the object as it is now; None where there is none to make."""
         if view.write.scale_path is not None:
             return self._by_scale(view, view.write.scale_path, replicas)
         return self._by_patch(view, view.write, replicas)
 
-    def _by_scale(self, view: TargetView, path: str, replicas: int) -> Callable[[], JsonObject] | None:
+    def _by_scale(self, view: TargetView, path: str, replicas: int) -> Callable[[], Written] | None:
         scale = self._api.get(path, timeout_s=_TIMEOUT_S)
         _check_same(view, scale)
         current = optional_whole(scale, "spec", "replicas") or 0  # a Scale leaves a zero out
@@ -65,17 +74,17 @@ class ScaleCalls:
             "resourceVersion": text(scale, "metadata", "resourceVersion"),
         }
         body = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": replicas}}
-        return lambda: self._api.replace(path, body, timeout_s=_TIMEOUT_S)
+        return lambda: _written_scale(self._api.replace(path, body, timeout_s=_TIMEOUT_S))
 
-    def _by_patch(self, view: TargetView, write: ScaleWrite, replicas: int) -> Callable[[], JsonObject] | None:
+    def _by_patch(self, view: TargetView, write: ScaleWrite, replicas: int) -> Callable[[], Written] | None:
         source = self._api.get(write.object_path, timeout_s=_TIMEOUT_S)
         _check_same(view, source)
         operations: list[JsonObject] = []
         if write.guard is not None:
             pointer, expected = write.guard
             if _at(source, pointer) != expected:
-                raise ConflictError(f"{view.scaled}: {_written(pointer)} is no longer {expected}")
-            operations.append({"op": "test", "path": _written(pointer), "value": expected})
+                raise ConflictError(f"{view.scaled}: {_path(pointer)} is no longer {expected}")
+            operations.append({"op": "test", "path": _path(pointer), "value": expected})
         current = _at(source, write.pointer)
         if not _differs(view, 1 if current is None else current, replicas):
             return None
@@ -85,9 +94,24 @@ class ScaleCalls:
                 "path": "/metadata/resourceVersion",
                 "value": text(source, "metadata", "resourceVersion"),
             },
-            {"op": "add", "path": _written(write.pointer), "value": replicas},  # which replaces what is there
+            {"op": "add", "path": _path(write.pointer), "value": replicas},  # which replaces what is there
         ]
-        return lambda: self._api.patch(write.object_path, operations, kind=PatchKind.JSON, timeout_s=_TIMEOUT_S)
+
+        def patch() -> Written:
+            answer = self._api.patch(write.object_path, operations, kind=PatchKind.JSON, timeout_s=_TIMEOUT_S)
+            made = _at(answer, write.pointer)
+            return Written(
+                version=text(answer, "metadata", "resourceVersion"),
+                replicas=made if isinstance(made, int) else replicas,
+            )
+
+        return patch
+
+
+def _written_scale(scale: JsonObject) -> Written:
+    return Written(
+        version=text(scale, "metadata", "resourceVersion"), replicas=optional_whole(scale, "spec", "replicas") or 0
+    )
 
 
 def _check_same(view: TargetView, source: JsonObject) -> None:
@@ -114,7 +138,7 @@ def _at(source: JsonObject, pointer: Sequence[str | int]) -> object | None:
     return here
 
 
-def _written(pointer: Sequence[str | int]) -> str:
+def _path(pointer: Sequence[str | int]) -> str:
     return "".join(f"/{step}" for step in pointer)
 
 

@@ -144,10 +144,15 @@ class KubernetesActuator:
     def _write(self, step: _Step) -> None:
         if not step.grows and step.view.honours_deletion_cost:
             self._mark(step)
-        version = self._calls.write(step.view, step.replicas)
-        if version is None:
+        written = self._calls.write(step.view, step.replicas)
+        if written is None:
             return
-        self._histories.wrote(step.view, step.replicas, version=version, at_s=self._now_s())
+        self._histories.wrote(step.view, written.replicas, version=written.version, at_s=self._now_s())
+        if written.replicas != step.replicas:
+            raise RefusedError(
+                f"{step.view.scaled}: an admission policy made {written.replicas} of the {step.replicas} replicas "
+                "that were asked for"
+            )
         self._tell(NoticeKind.SCALED, step)
 
     def _mark(self, step: _Step) -> None:

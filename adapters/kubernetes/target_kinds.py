@@ -5,7 +5,7 @@ A kind without a row is scaled by its scale subresource alone (``custom_kinds.py
 
 from __future__ import annotations
 
-from adapters.kubernetes.operator_kinds import inference_service, nim_service, ray_service
+from adapters.kubernetes.operator_kinds import inference_service, nim_service, ray_cluster, ray_service
 from adapters.kubernetes.scalable import TargetKind
 from adapters.kubernetes.workload_kinds import deployment, leader_worker_set, stateful_set
 
@@ -27,5 +27,6 @@ TARGET_KINDS = (
         read=inference_service,
     ),
     TargetKind(group="ray.io", version="v1", plural="rayservices", kind="RayService", read=ray_service),
+    TargetKind(group="ray.io", version="v1", plural="rayclusters", kind="RayCluster", read=ray_cluster),
     TargetKind(group="apps.nvidia.com", version="v1alpha1", plural="nimservices", kind="NIMService", read=nim_service),
 )

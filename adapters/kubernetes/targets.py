@@ -135,14 +135,16 @@ class Targets:
                 f"itself: {error}"
             ) from error
         if owner.leaves_count:
-            return replace(view, between=(*view.between, owner.ref), refusal=owner.refusal)
-        above = owner.views.get("")
+            # It may make several such objects; a target by its own name means the one that it runs.
+            same = (owner.ref,) if owner.runs is not None and owner.runs.identity == named.ref.identity else ()
+            return replace(view, between=(*view.between, *same), refusal=owner.refusal)
+        above = owner.views.get(view.ref.worker_group or "")
         if above is None:
-            raise RefusedError(f"{named.ref} is made by {owner.ref}; name that one as the target, with a worker group")
+            raise RefusedError(f"{named.ref} is made by {owner.ref}; name that one as the target")
         top = self._climb(namespace, owner, above, owners=owners + 1)
         return replace(
             top,
-            between=(*top.between, owner.ref),
+            between=(*top.between, above.ref),
             selector=top.selector or view.selector,
             groups=view.groups if top.groups is None else top.groups,
             rollout=top.rollout or view.rollout,

@@ -17,17 +17,18 @@ _PLURALS = {
     "LeaderWorkerSet": "leaderworkersets",
     "InferenceService": "inferenceservices",
     "RayService": "rayservices",
+    "RayCluster": "rayclusters",
     "NIMService": "nimservices",
     "EngineSet": "enginesets",
     "Job": "jobs",
     "Pod": "pods",
 }
-_NO_SCALE = ("InferenceService", "RayService", "NIMService", "Job", "Pod")
+_NO_SCALE = ("InferenceService", "RayService", "RayCluster", "NIMService", "Job", "Pod")
 
 
 class ObjectServer:
     """What it holds, by path. ``written``: the requests that would change something; ``refused``: all that are
-    answered 403, by verb.
+    answered 403, by verb. ``most``: an admission policy's limit on counts written through /scale.
     """
 
     def __init__(self, objects: Iterable[Json]) -> None:
@@ -36,6 +37,7 @@ class ObjectServer:
         self._version = 1000
         self.written: list[Request] = []
         self.refused: set[str] = set()
+        self.most = 1000
         for each in objects:
             self._objects[_path(each)] = copy.deepcopy(each)
 
@@ -105,7 +107,9 @@ class ObjectServer:
             body = json.loads(request.body)
             if body["metadata"].get("resourceVersion") != source["metadata"]["resourceVersion"]:
                 return 409, "the object has been modified; please apply your changes to the latest version"
-            return 200, _scale(self._keep(path, {**source["spec"], "replicas": body["spec"]["replicas"]}))
+            return 200, _scale(
+                self._keep(path, {**source["spec"], "replicas": min(self.most, body["spec"]["replicas"])})
+            )
         operations = json.loads(request.body)
         if isinstance(operations, dict):
             source["metadata"].setdefault("annotations", {}).update(operations["metadata"]["annotations"])

@@ -139,6 +139,18 @@ def ray_service(*, in_tree: bool = False) -> Json:
     }
 
 
+def ray_cluster(name: str = "ray-xk2v9", **meta: Any) -> Json:
+    """What a RayService makes, or a user."""
+    service = ray_service()
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": metadata(name, **meta),
+        "spec": service["spec"]["rayClusterConfig"],
+        "status": {},
+    }
+
+
 def nim_service(**spec: object) -> Json:
     """One with two replicas."""
     resources = {"limits": {"nvidia.com/gpu": "2"}}

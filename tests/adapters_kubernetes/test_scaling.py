@@ -150,6 +150,7 @@ def test_what_we_wrote_is_known_for_comparing(server: ScriptedServer, api: Kuber
     ("source", "group", "path"),
     [
         pytest.param(objects.ray_service(), "pair", ("rayClusterConfig", "workerGroupSpecs", 1, "replicas"), id="ray"),
+        pytest.param(objects.ray_cluster("r"), "small", ("workerGroupSpecs", 0, "replicas"), id="ray cluster"),
         pytest.param(objects.nim_service(), "", ("replicas",), id="nim"),
     ],
 )
@@ -211,6 +212,14 @@ def test_a_missing_right_is_named(server: ScriptedServer, api: KubernetesApi) ->
     act.server.refused.add("PUT")
     with pytest.raises(RefusedError, match=r"forbidden.* \(the role needs get and update on deployments/scale\)"):
         act.scale(full=5)
+
+
+def test_a_number_that_a_policy_changes_is_told_and_no_rival(server: ScriptedServer, api: KubernetesApi) -> None:
+    act = acting(server, api, FULL)
+    act.server.most = 5
+    with pytest.raises(RefusedError, match="an admission policy made 5 of the 8 replicas that were asked for"):
+        act.scale(full=8)
+    assert act.histories.look([view_of(act.server.get(FULL))], now_s=1001.0) == []
 
 
 def test_a_server_that_is_away_is_no_refusal(server: ScriptedServer, api: KubernetesApi) -> None:

@@ -57,6 +57,7 @@ def with_status(source: Json, **status: object) -> Json:
         pytest.param(view_of(objects.leader_worker_set(size=1)), 2, 1, (GPU, 8, 1), id="group of one"),
         pytest.param(view_of(objects.ray_service(), "small"), 2, 1, (GPU, 1, 1), id="ray worker group"),
         pytest.param(view_of(objects.ray_service(), "pair"), 3, 2, (GPU, 8, 2), id="ray multi-host group"),
+        pytest.param(view_of(objects.ray_cluster(), "pair"), 3, 2, (GPU, 8, 2), id="ray cluster"),
         pytest.param(view_of(objects.nim_service()), 2, 1, (GPU, 2, 1), id="nim"),
         pytest.param(view_of(with_spec(objects.deployment(), replicas=None)), 1, 1, (GPU, 1, 1), id="no count is 1"),
     ],
@@ -397,6 +398,14 @@ def test_an_inference_service_whose_count_kserve_owns(look: Look, annotations: J
     assert set(below.chain) == set(named.chain) == {KSERVE, named.scaled}
 
 
+def test_two_deployments_of_one_inference_service_are_two_targets(look: Look) -> None:
+    made = objects.made_by("serving.kserve.io/v1beta1", "InferenceService", "llm")
+    looking = look(objects.inference_service(autoscalerClass="external"), PREDICTOR, objects.deployment("t", **made))
+    predictor, transformer = (looking.view(replace(LLM, name=name)) for name in ("llm-predictor", "t"))
+    assert transformer.refusal is None
+    assert not set(predictor.chain) & set(transformer.chain)
+
+
 def test_an_inference_service_without_deployment(look: Look) -> None:
     assert "no Deployment shop/llm-predictor" in look(objects.inference_service(autoscalerClass="external")).problem(
         KSERVE
@@ -409,6 +418,14 @@ def test_what_an_operator_made_is_scaled_by_the_operators_object(look: Look) -> 
     assert (view.ref.kind, view.scaled.kind, view.replicas) == ("Deployment", "NIMService", 2)
     assert view.write.scale_path is None
     assert [ref.kind for ref in view.chain] == ["Deployment", "NIMService"]
+
+
+def test_a_cluster_that_a_ray_service_made_is_scaled_by_the_service(look: Look) -> None:
+    ref = TargetRef(api_version="ray.io/v1", kind="RayCluster", name="ray-xk2v9", worker_group="pair")
+    made = objects.ray_cluster(**objects.made_by("ray.io/v1", "RayService", "ray"))
+    view = look(made, objects.ray_service()).view(ref)
+    assert (view.scaled.kind, view.scaled.worker_group, view.replicas) == ("RayService", "pair", 3)
+    assert {each.worker_group for each in view.chain} == {"pair"}
 
 
 def test_what_a_custom_object_made_is_scaled_by_it(look: Look) -> None:
