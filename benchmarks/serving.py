@@ -5,7 +5,8 @@ another core reads on a fixed schedule (a slow answer does not hold back the nex
 kube-apiserver does: over TLS connections that are kept, with the front proxy's certificate, for the HPA's service
 account, whose rights are asked of a cluster that answers after 20 ms. Times are from the sending of a request to the
 last byte of its answer in the client, so they hold the client's own work as well. The exit code is 1 above the allowed
-p99; that takes a machine with nothing else to do, so the server's processor time for a read is shown beside it.
+p99; that takes a machine with nothing else to do (or ``--real-time``), so the server's processor time for a read is
+shown beside it.
 """
 
 from __future__ import annotations
@@ -168,8 +169,11 @@ def main() -> int:
     parser.add_argument("--services", type=int, default=500, help="how many are told of")
     parser.add_argument("--connections", type=int, default=8, help="how many are kept open")
     parser.add_argument("--alone", action="store_true", help="leave out KEDA's part")
+    parser.add_argument("--real-time", action="store_true", help="as root: go before all else that runs here")
     options = parser.parse_args()
 
+    if options.real_time:  # inherited by the processes that are started
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     cores = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as folder:
         certificates = Certificates(folder=Path(folder))
