@@ -61,7 +61,8 @@ class KubernetesInventory:
         self._assignment = Assignment()
         self._fleets = Fleets()
         self._pools = NodePools()
-        self._problems: Mapping[ServiceId, tuple[str, ...]] = {}
+        self._unbound: Mapping[ServiceId, tuple[str, ...]] = {}
+        self._seen: Mapping[ServiceId, tuple[str, ...]] = {}
 
     def services(self) -> tuple[Service, ...]:
         """The services that can be decided on, with the devices of their pod templates. Empty before all is known."""
@@ -73,8 +74,8 @@ class KubernetesInventory:
         return bindings.services
 
     def problems(self, service: ServiceId) -> tuple[str, ...]:
-        """What keeps it from being read, sentences for a person; as of the last snapshot."""
-        return self._problems.get(service, ())
+        """What is wrong with what it names, sentences for a person; as of the last ``services`` and snapshot."""
+        return (*self._unbound.get(service, ()), *self._seen.get(service, ()))
 
     def snapshot(self) -> ClusterSnapshot:
         """Devices, replicas, targets and quotas now.
@@ -92,7 +93,7 @@ class KubernetesInventory:
         pools = self._pools.of(nodes.values(), {each for bound in needing for each in bound.placements or ()})
         quotas, limit_ranges = _quotas_by_namespace(self._views.quotas), _limits_by_namespace(self._views.limit_ranges)
         targets = [self._target(fleet, pools, quotas, limit_ranges) for fleet in fleets]
-        self._problems = self._told(bindings, targets)
+        self._seen = self._told(bindings, targets)
         return ClusterSnapshot(
             at_s=now_s,
             devices=devices_of(nodes, held_of(fleets, assigned), pools.pool, endless=self._endless(needing)),
@@ -104,7 +105,9 @@ class KubernetesInventory:
     def _bind(self) -> Bindings:
         resources = self._resources()
         wanted = [(resource.namespace, source.target) for resource in resources for source in resource.sources]
-        return self._binder.bind(resources, self._targets.refresh(wanted), self._views.priority_classes.items())
+        bindings = self._binder.bind(resources, self._targets.refresh(wanted), self._views.priority_classes.items())
+        self._unbound = bindings.problems
+        return bindings
 
     def _check_heard(self, name: str, collection: Kept[object], now_s: float) -> None:
         collection.items()  # raises while it was never known
@@ -154,8 +157,8 @@ class KubernetesInventory:
         return frozenset(bound.kind.devices.kind for bound in needing if bound.kind.devices is not None)
 
     def _told(self, bindings: Bindings, targets: Sequence[Target]) -> Mapping[ServiceId, tuple[str, ...]]:
-        """With the bad pods of namespaces that have services, and targets whose pods no node admits."""
-        problems = {service: list(told) for service, told in bindings.problems.items()}
+        """Bad pods of namespaces that have services, and targets whose pods no node admits."""
+        problems: dict[ServiceId, list[str]] = {}
         spaces: dict[str, set[ServiceId]] = {}
         for bound, target in zip(bindings.bound, targets, strict=True):
             spaces.setdefault(bound.view.namespace, set()).add(target.service)

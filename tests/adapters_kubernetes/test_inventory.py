@@ -224,6 +224,7 @@ def test_a_target_that_is_missing_leaves_its_service_out_and_says_so() -> None:
     refs = {name: TargetRef(api_version="apps/v1", kind="Deployment", name=name) for name in ("llm", "absent")}
     found = inventory(cluster, resource("both", variants=refs), resource("llm"))
     assert [each.id for each in found.services()] == ["models/llm"]
+    assert found.problems(ServiceId("models/both")) == ("there is no Deployment absent",)
     snapshot = found.snapshot()
     assert {each.service for each in snapshot.targets} == {"models/llm"}
     assert found.problems(ServiceId("models/both")) == ("there is no Deployment absent",)
