@@ -190,7 +190,8 @@ def _starting(
         return "pulling the image"
     if not containers:
         return "waiting for its node's kubelet"
-    return "preparing volumes and network"
+    # Which of the two it is the kubelet doesn't say before it reports the pod's sandbox.
+    return "pulling the image, or preparing its volumes"
 
 
 def _shown(told: str) -> str:

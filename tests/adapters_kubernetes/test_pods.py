@@ -112,7 +112,7 @@ LIVES = [
         status(conditions=[SCHEDULED, NOT_READY], containers=[container(waiting("ContainerCreating"))]),
         Life.STARTING,
         Phase.STARTING,
-        "preparing volumes and network",
+        "pulling the image, or preparing its volumes",
         id="volumes",
     ),
     pytest.param(
@@ -225,7 +225,7 @@ LIVES = [
         ),
         Life.STARTING,
         Phase.STARTING,
-        "preparing volumes and network",
+        "pulling the image, or preparing its volumes",
         id="init container done",
     ),
 ]
