@@ -136,7 +136,7 @@ class Scene:
     shelf: Shelf = field(default_factory=Shelf)
     cluster: Cluster = field(default_factory=Cluster)
     now_s: float = START_S
-    most: int = 4096
+    most: int = 1024
     prove_within_s: float = 10.0
     files: int = 0
 

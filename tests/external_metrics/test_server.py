@@ -16,7 +16,7 @@ from adapters.serving.external.server import ExternalMetricsServer
 from adapters.serving.external.settings import ExternalMetricsSettings
 from autoscaler.ports import RefusedError
 from tests.external_metrics.authorities import authority, issue
-from tests.external_metrics.scene import API, START_S, Scene
+from tests.external_metrics.scene import API, START_S, Scene, ask_on, named
 
 READ = f"GET {API}/namespaces/prod/desired_replicas HTTP/1.1\r\nHost: x\r\nX-Remote-User: monitor\r\n".encode()
 PATIENCE_S = 30.0
@@ -138,19 +138,22 @@ def test_a_thousand_connections_at_once(scene: Scene) -> None:
                 connection.sendall(READ + b"\r\n")
 
 
-def test_too_many_connections_cost_those_that_have_proven_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("proven", [False, True], ids=["that have proven nothing", "of direct callers"])
+def test_too_many_connections_cost_those(tmp_path: Path, proven: bool) -> None:  # noqa: FBT001
     scene = Scene(tmp_path, most=20)
     scene.server.set_trust(scene.trust())
     scene.server.start()
+    direct = issue(scene.ca, "monitor") if proven else None
     try:
         with contextlib.ExitStack() as stack, scene.connected(scene.proxy) as kept:
-            kept.request("GET", "/apis", headers={"X-Remote-User": "monitor"})
-            assert kept.getresponse().read()
-            idle = [stack.enter_context(raw(scene, proven=False)) for _ in range(40)]
+            assert ask_on(kept, "/apis", headers=named("monitor")).status == 200
+            many = [stack.enter_context(scene.connected(direct)) for _ in range(40)]
+            for each in many:
+                assert ask_on(each, "/apis").status == (200 if proven else 401)
             assert scene.metric().status == 404
-            assert all_of(idle[0]) == b""
-            kept.request("GET", "/apis", headers={"X-Remote-User": "monitor"})
-            assert kept.getresponse().status == 200
+            assert ask_on(kept, "/apis", headers=named("monitor")).status == 200
+            with pytest.raises(ConnectionError):
+                ask_on(many[0], "/apis")
     finally:
         scene.server.stop()
 

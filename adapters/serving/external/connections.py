@@ -10,13 +10,14 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from adapters.serving.external.authentication import Caller
+
 # What http.Transport of Go, and so kube-apiserver, keeps idle connections for is 90 s; it is never us who close one
 # under a request.
 IDLE_S = 120.0
 _MAX_TARGET_BYTES = 8 * 1024
 _MAX_HEADER_BYTES = 32 * 1024
 _LINGER_S = 1.0
-
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +32,8 @@ class Connections(web.Server):
     """The HTTP server of all connections.
 
     A connection is cut off unless a request on it proves who asks within ``unproven_s``, be it silent, or slow, or
-    sending its request letter by letter; and it is the first to go where there are too many.
+    sending its request letter by letter. Where there are too many, such a connection is the first to go, then one of a
+    direct caller; never one of the front proxy, through which the HPAs read.
     """
 
     def __init__(self, handler: Any, *, most: int, unproven_s: float) -> None:
@@ -49,26 +51,27 @@ class Connections(web.Server):
         self._most = most
         self._unproven_s = unproven_s
         self._unproven: dict[web.RequestHandler, _Deadline] = {}
+        self._direct: dict[web.RequestHandler, asyncio.Transport] = {}
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         """aiohttp's; after the TLS handshake."""
         super().connection_made(handler, transport)
+        if len(self.connections) > self._most:
+            self._make_room(transport)
         timer = asyncio.get_running_loop().call_later(self._unproven_s, self._cut_off, handler)
         self._unproven[handler] = _Deadline(transport, timer)
-        if len(self.connections) > self._most:
-            # The oldest of them, which is the newcomer itself where all others have proven who they are.
-            self._cut_off(next(iter(self._unproven)))
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         """aiohttp's."""
-        self.proven(handler)
+        self._settle(handler)
+        self._direct.pop(handler, None)
         super().connection_lost(handler, exc)
 
-    def proven(self, handler: web.RequestHandler) -> None:
+    def proven(self, handler: web.RequestHandler, caller: Caller) -> None:
         """It may stay."""
-        deadline = self._unproven.pop(handler, None)
-        if deadline is not None:
-            deadline.timer.cancel()
+        deadline = self._settle(handler)
+        if deadline is not None and not caller.proxied:
+            self._direct[handler] = deadline.transport
 
     async def close(self, within_s: float) -> None:
         """Finish the requests that have begun, then end all connections, those too whose peers take nothing."""
@@ -81,10 +84,26 @@ class Connections(web.Server):
             transport.abort()
         await asyncio.sleep(0)  # let them notice
 
+    def _make_room(self, newcomer: asyncio.Transport) -> None:
+        """The oldest goes; the newcomer itself where all others are the front proxy's."""
+        if self._unproven:
+            self._cut_off(next(iter(self._unproven)))
+        elif self._direct:
+            self._direct.pop(next(iter(self._direct))).abort()
+        else:
+            newcomer.abort()
+
     def _cut_off(self, handler: web.RequestHandler) -> None:
-        deadline = self._unproven[handler]
-        self.proven(handler)
-        deadline.transport.abort()
+        deadline = self._settle(handler)
+        if deadline is not None:
+            deadline.transport.abort()
+
+    def _settle(self, handler: web.RequestHandler) -> _Deadline | None:
+        """Its deadline, which counts no more."""
+        deadline = self._unproven.pop(handler, None)
+        if deadline is not None:
+            deadline.timer.cancel()
+        return deadline
 
 
 def _worth_telling(record: logging.LogRecord) -> bool:

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from adapters.serving.external.answers import Answer, FailedError, Failure, failed, plain
-from adapters.serving.external.authentication import Authenticator
+from adapters.serving.external.authentication import Authenticator, Caller
 from adapters.serving.external.authorization import Authorizer
 from adapters.serving.external.discovery import API_GROUP, GROUP, RESOURCES, VERSION, groups
 from adapters.serving.external.targets import Fixed, Target, parse_target
@@ -21,14 +21,19 @@ _log = logging.getLogger(__name__)
 
 _PROBES = (Fixed.LIVE, Fixed.READY)
 _PROBE_METHODS = ("GET", "HEAD")
-_NO_OPENAPI = FailedError(Failure.NOT_FOUND, "this API has no OpenAPI document")
-_NOTHING = FailedError(
-    Failure.NOT_FOUND,
-    f"there is nothing here; metrics are read at /apis/{GROUP}/{VERSION}/namespaces/NAMESPACE/METRIC",
+_NO_OPENAPI = failed(FailedError(Failure.NOT_FOUND, "this API has no OpenAPI document"))
+_NOTHING = failed(
+    FailedError(
+        Failure.NOT_FOUND,
+        f"there is nothing here; metrics are read at /apis/{GROUP}/{VERSION}/namespaces/NAMESPACE/METRIC",
+    )
 )
-_ONLY_GET = FailedError(
-    Failure.METHOD_NOT_ALLOWED, "metrics can only be read; the method must be GET", headers=(("Allow", "GET"),)
+_ONLY_GET = failed(
+    FailedError(
+        Failure.METHOD_NOT_ALLOWED, "metrics can only be read; the method must be GET", headers=(("Allow", "GET"),)
+    )
 )
+Proven = Callable[[web.RequestHandler, Caller], None]
 
 
 class Handler:
@@ -47,7 +52,7 @@ class Handler:
         self._authorizer = authorizer
         self._now_s = now_s
         self.trusted = False
-        self.proven: Callable[[web.RequestHandler], None] = lambda _: None
+        self.proven: Proven = lambda connection, caller: None
 
     async def handle(self, request: BaseRequest) -> web.StreamResponse:
         """aiohttp's handler. Raises nothing."""
@@ -69,15 +74,15 @@ class Handler:
         if target in _PROBES and request.method in _PROBE_METHODS:
             return plain("ok") if target is Fixed.LIVE else self._readiness()
         if target is Fixed.OPENAPI:  # before anybody is asked: the aggregator takes a 404 for "has none"
-            raise _NO_OPENAPI
+            return _NO_OPENAPI
         transport = request.transport
         tls = None if transport is None else transport.get_extra_info("ssl_object")
         certificate = tls.getpeercert(binary_form=True) if isinstance(tls, ssl.SSLObject) else None
         caller = await self._authenticator.caller(certificate, request.headers, self._now_s())
         if request.protocol is not None:
-            self.proven(request.protocol)
+            self.proven(request.protocol, caller)
         if request.method != "GET":
-            raise _ONLY_GET
+            return _ONLY_GET
         if isinstance(target, Fixed):
             return _fixed(target, request)
         label_selector = target.label_selector()
@@ -111,4 +116,4 @@ def _fixed(target: Target, request: BaseRequest) -> Answer:
             return API_GROUP
         case Fixed.RESOURCES:
             return RESOURCES
-    raise _NOTHING
+    return _NOTHING
