@@ -113,6 +113,11 @@ class CountHistories:
         kept = self._by_key.get(_key(view))
         return begun(view) if kept is None else kept.history
 
+    def recall(self, view: TargetView, replicas: int, *, now_s: float) -> None:
+        """What an earlier leadership asked for last, for an object that this one has not seen yet."""
+        if _key(view) not in self._by_key:
+            self._by_key[_key(view)] = _Kept(replace(begun(view), written=replicas), now_s)
+
     def wrote(self, view: TargetView, replicas: int, *, version: str, at_s: float) -> None:
         """After a write of ours."""
         history = self.of(view).wrote(replicas, version=version, at_s=at_s)

@@ -22,6 +22,7 @@ _PLURALS = {
     "EngineSet": "enginesets",
     "Job": "jobs",
     "Pod": "pods",
+    "HorizontalPodAutoscaler": "horizontalpodautoscalers",
 }
 _NO_SCALE = ("InferenceService", "RayService", "RayCluster", "NIMService", "Job", "Pod")
 
@@ -29,6 +30,7 @@ _NO_SCALE = ("InferenceService", "RayService", "RayCluster", "NIMService", "Job"
 class ObjectServer:
     """What it holds, by path. ``written``: the requests that would change something; ``refused``: all that are
     answered 403, by verb. ``most``: an admission policy's limit on counts written through /scale.
+    ``silent``: connections are taken and nothing is said.
     """
 
     def __init__(self, objects: Iterable[Json]) -> None:
@@ -38,6 +40,7 @@ class ObjectServer:
         self.written: list[Request] = []
         self.refused: set[str] = set()
         self.most = 1000
+        self.silent = False
         for each in objects:
             self._objects[_path(each)] = copy.deepcopy(each)
 
@@ -63,8 +66,11 @@ class ObjectServer:
         request = exchange.request
         if request.verb != "GET":
             self.written.append(request)
+        if self.silent:
+            exchange.hold()
+            return
         if request.verb in self.refused:
-            told(403, 'deployments.apps "llm" is forbidden: User "gpu-autoscaler" cannot update it')(exchange)
+            told(403, f'"x" is forbidden: User "gpu-autoscaler" cannot {request.verb} resource "y"')(exchange)
             return
         with self._lock:
             code, answer = self._answer(request)

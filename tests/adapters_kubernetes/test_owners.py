@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
+from time import monotonic
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapters.kubernetes.connection import KubernetesApi
 from adapters.kubernetes.count_history import CountHistories, CountHistory, begun
-from adapters.kubernetes.foreign_scalers import ForeignScaler, hpa_of, scaled_object_of, vpa_of
+from adapters.kubernetes.foreign_scalers import ForeignScaler, ForeignScalers, hpa_of, scaled_object_of, vpa_of
 from adapters.kubernetes.owners import Claim, Ownership, contested, ownership
 from adapters.kubernetes.scaling import shrink_held
 from adapters.kubernetes.target_kinds import TARGET_KINDS
 from adapters.kubernetes.target_view import FieldWriter, Rollout, TargetView
 from autoscaler.domain.resource import AutoscalerResource, Mode, TargetRef, VariantSource
 from autoscaler.domain.service import Bounds, Service, ServiceId, Slo, Variant
+from autoscaler.ports import UnavailableError
 from tests.adapters_kubernetes import target_objects as objects
+from tests.adapters_kubernetes.object_server import ObjectServer
+from tests.adapters_kubernetes.scripted_server import ScriptedServer
 from tests.adapters_kubernetes.target_objects import Json
 
 T0_S = datetime(2026, 11, 30, 12, tzinfo=UTC).timestamp()
@@ -150,6 +156,32 @@ def test_a_vpa_that_evicts_is_reported(mode: str | None, *, warned: bool) -> Non
     assert any("cold start" in warning for warning in judged(vpa(mode)).warnings) is warned
 
 
+def test_all_that_scale_are_known_where_keda_is_not_installed(server: ScriptedServer, api: KubernetesApi) -> None:
+    server.otherwise = ObjectServer([objects.scaler("HorizontalPodAutoscaler", "hpa", DEPLOYMENT, metrics=[CPU])])
+    changed = threading.Event()
+    scalers = ForeignScalers(api, now_s=lambda: T0_S, changed=changed.set)
+    with pytest.raises(UnavailableError, match="not known yet"):
+        scalers.all()
+    scalers.start()
+    try:
+        ends_s = monotonic() + 20.0
+        while not _known(scalers) and monotonic() < ends_s:
+            changed.wait(0.1)
+        assert [str(each) for each in scalers.all()] == ["HorizontalPodAutoscaler hpa"]
+    finally:
+        server.stop()
+        scalers.close()
+        server.start()
+
+
+def _known(scalers: ForeignScalers) -> bool:
+    try:
+        scalers.all()
+    except UnavailableError:
+        return False
+    return True
+
+
 def test_an_hpa_on_what_the_target_is_made_by_is_a_rival() -> None:
     made = replace(VIEW, between=(TargetRef(api_version="example.org/v1", kind="EngineSet", name="engine"),))
     above = hpa(CPU, target={"apiVersion": "example.org/v1beta1", "kind": "EngineSet", "name": "engine"})
@@ -273,6 +305,15 @@ def test_a_target_that_is_out_of_sight_for_a_while_keeps_its_past() -> None:
     assert quarrel.histories.look([], now_s=quarrel.now_s + 60.0) == []
     quarrel.set(4, "kubectl-scale")
     assert quarrel.look() == ["kubectl-scale changed the count from 5 to 4"]
+
+
+def test_a_new_leader_knows_what_was_asked_for_before() -> None:
+    histories = CountHistories()
+    histories.recall(BY_SCALE, 3, now_s=T0_S)
+    assert histories.look([BY_SCALE], now_s=T0_S) == []
+    assert judged(view=BY_SCALE, history=histories.of(BY_SCALE), least=0).suspended is not None
+    histories.recall(BY_SCALE, 0, now_s=T0_S)
+    assert histories.of(BY_SCALE).written == 3
 
 
 def test_a_change_is_told_once_whoever_names_the_target() -> None:

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from adapters.kubernetes.connection import KubernetesApi
-from adapters.kubernetes.label_matching import LabelSelector, NodeTerm, Operator, Requirement, written_selector
+from adapters.kubernetes.label_matching import (
+    LabelSelector,
+    NodeTerm,
+    Operator,
+    Requirement,
+    requirement_of,
+    written_selector,
+)
 from adapters.kubernetes.pod_templates import needs_of
 from adapters.kubernetes.raw_json import ShapeError
 from adapters.kubernetes.scalable import Scalable
@@ -262,6 +269,37 @@ def test_selectors_that_are_none(written: str) -> None:
         written_selector(written)
 
 
+LABELS = {"zone": "a", "gpus": "4"}
+
+
+@pytest.mark.parametrize(
+    ("key", "operator", "values", "met"),
+    [
+        ("zone", "In", ["a", "b"], True),
+        ("zone", "In", ["b"], False),
+        ("zone", "NotIn", ["b"], True),
+        ("rack", "NotIn", ["b"], True),
+        ("zone", "Exists", None, True),
+        ("rack", "Exists", None, False),
+        ("rack", "DoesNotExist", None, True),
+        ("zone", "DoesNotExist", None, False),
+        ("gpus", "Gt", ["3"], True),
+        ("gpus", "Gt", ["4"], False),
+        ("gpus", "Lt", ["5"], True),
+        ("zone", "Gt", ["3"], False),
+        ("rack", "Lt", ["3"], False),
+    ],
+)
+def test_requirements(*, key: str, operator: str, values: list[str] | None, met: bool) -> None:
+    source: Json = {"key": key, "operator": operator, **({} if values is None else {"values": values})}
+    assert requirement_of(source).matches(LABELS) is met
+
+
+def test_an_operator_that_is_none() -> None:
+    with pytest.raises(ShapeError, match=r"operator: wanted one of In, NotIn, .* got 'Near'"):
+        requirement_of({"key": "zone", "operator": "Near", "values": ["a"]})
+
+
 def test_nothing_selects_nothing() -> None:
     assert not written_selector("").matches({"app": "llm"})
     assert not NodeTerm().matches(name="n1", labels={})
@@ -339,6 +377,10 @@ class Looking:
             if isinstance(seen, TargetView) or seen.lasting or monotonic() > ends_s:
                 return seen
             sleep(0.01)
+
+    def scales_read(self) -> int:
+        """How often /scale was asked for."""
+        return sum(request.path.endswith("/scale") for request in self.requests)
 
     def view(self, ref: TargetRef) -> TargetView:
         seen = self.see(ref)
@@ -449,6 +491,54 @@ def test_what_an_unscalable_owner_would_set_back_is_refused(look: Look, owner: t
     assert said in problem
 
 
+def test_owners_without_end_are_refused(look: Look) -> None:
+    ring = [
+        objects.custom(f"e{index}", **objects.made_by("example.org/v1", "EngineSet", f"e{(index + 1) % 10}"))
+        for index in range(10)
+    ]
+    ref = TargetRef(api_version="example.org/v1", kind="EngineSet", name="e0")
+    assert "more than 8 owners above one another" in look(*ring).problem(ref)
+
+
+def test_a_deployment_that_only_has_the_name_is_not_the_inference_services(look: Look) -> None:
+    looking = look(objects.inference_service(autoscalerClass="external"), objects.deployment("llm-predictor"))
+    assert "Deployment llm-predictor is not made by InferenceService llm" in looking.problem(KSERVE)
+
+
+def test_what_was_made_by_another_kind_of_set_is_one_part_of_it(look: Look) -> None:
+    """A LeaderWorkerSet's leaders are a StatefulSet of the same name; the group is what is scaled."""
+    made = objects.stateful_set("big", 2)
+    made["metadata"].update(objects.made_by("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "big"))
+    view = look(made, objects.leader_worker_set()).view(
+        TargetRef(api_version="apps/v1", kind="StatefulSet", name="big")
+    )
+    assert (view.scaled.kind, view.pods_per_replica) == ("LeaderWorkerSet", 4)
+
+
+def test_one_silence_is_waited_for_and_not_one_for_each_target(look: Look) -> None:
+    looking = look(*(objects.custom(f"e{index}") for index in range(5)))
+    keys = [("shop", TargetRef(api_version="example.org/v1", kind="EngineSet", name=f"e{index}")) for index in range(5)]
+    looking.see(keys[0][1])
+    looking.server.silent = True
+    asked = looking.scales_read()
+    found = looking.targets.refresh(keys)
+    assert looking.scales_read() == asked + 1
+    assert isinstance(found[keys[0]], TargetView)  # as it was: its object has not changed
+    problems = [each for each in found.values() if isinstance(each, TargetProblem)]
+    assert len(problems) == 4
+    assert not any(each.lasting for each in problems)
+
+
+def test_how_long_ago_the_server_spoke(look: Look) -> None:
+    looking = look(objects.deployment())
+    before = looking.targets.heard_s
+    looking.view(LLM)
+    after = looking.targets.heard_s
+    assert before is None
+    assert after is not None
+    assert 1000.0 <= after <= looking.at_s
+
+
 def test_a_custom_kind_is_read_by_its_scale_and_only_after_changes(look: Look) -> None:
     looking = look(objects.custom(replicas=0))
     ref = TargetRef(api_version="example.org/v1", kind="EngineSet", name="engine")
@@ -457,7 +547,7 @@ def test_a_custom_kind_is_read_by_its_scale_and_only_after_changes(look: Look) -
     assert view.selector == written_selector("engine=engine")
     for _ in range(5):
         looking.targets.refresh([("shop", ref)])
-    assert [request.path for request in looking.requests].count(f"{view.write.object_path}/scale") == 1
+    assert looking.scales_read() == 1
 
 
 @pytest.mark.parametrize(

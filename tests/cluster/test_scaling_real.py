@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from time import time
@@ -23,7 +24,7 @@ from autoscaler.domain.plan import VariantTarget
 from autoscaler.domain.resource import AutoscalerResource, Mode, TargetRef, VariantSource
 from autoscaler.domain.service import DeviceRequest, Service, ServiceId, Slo, Variant
 from autoscaler.ports import ConflictError, RefusedError
-from tests.cluster.api import Json
+from tests.cluster.api import MERGE, ApiError, Json
 from tests.cluster.processes import wait_for
 from tests.cluster.running import Cluster
 from tests.cluster.workloads import await_pods, await_ready_pods, deployment, pod_template
@@ -418,6 +419,51 @@ def _reader() -> list[Json]:
             "subjects": [subject],
         },
     ]
+
+
+def test_a_policy_that_refuses_is_quoted(cluster: Cluster, namespace: str, act: Act) -> None:
+    cluster.apply([chat()], namespace=namespace)
+    with _at_most(cluster, namespace, 4):
+        acting = act()
+        acting.see()
+        with pytest.raises(RefusedError, match="no more than 4 replicas here") as refused:
+            acting.scale(5)
+        assert "the role needs" not in str(refused.value)
+        acting.scale(4)
+
+
+@contextmanager
+def _at_most(cluster: Cluster, namespace: str, replicas: int) -> Iterator[None]:
+    """An admission policy on the scale subresource, from when it is in force."""
+    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["deployments/scale"]}
+    check = {
+        "expression": f"object.spec.replicas <= {replicas}",
+        "message": f"no more than {replicas} replicas here",
+    }
+    group, name = "admissionregistration.k8s.io/v1", f"at-most-{namespace}"
+    spec = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule]}, "validations": [check]}
+    here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+    binding = {"policyName": name, "validationActions": ["Deny"], "matchResources": here}
+    made = [
+        {"apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec},
+        {"apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": binding},
+    ]
+    cluster.apply(made)
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments/chat/scale"
+    try:
+        wait_for(partial(_refuses, cluster, path), "the policy is in force")
+        yield
+    finally:
+        for each in made:
+            cluster.api.delete(cluster.api.path_of(each))
+
+
+def _refuses(cluster: Cluster, path: str) -> bool:
+    try:
+        cluster.api.request("PATCH", path, {"spec": {"replicas": 99}}, content_type=MERGE, dryRun="All")
+    except ApiError as error:
+        return error.status == 422
+    return False
 
 
 def test_what_an_owner_makes_is_scaled_by_the_owner(cluster: Cluster, namespace: str, act: Act) -> None:
