@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -61,23 +62,43 @@ class ReplicaViews:
         than were asked for the last are the surplus.
         """
         alive = [pod for pod in pods if pod.life is not Life.GONE]
+        found = self._found(kind, alive, nodes, now_s=now_s, patience_s=FLAP_S)
+        if any(pod.life is Life.UNREADY for pod in alive) and all(each.phase is not Phase.READY for each, _ in found):
+            # Where none is ready it is more likely load than one that broke, and their queues are all there is to see.
+            found = self._found(kind, alive, nodes, now_s=now_s, patience_s=math.inf)
+        return sorted(found, key=_by_worth) if len(found) > 1 else found
+
+    def _found(
+        self,
+        kind: ReplicaKind,
+        alive: Sequence[PodView],
+        nodes: Mapping[str, NodeView],
+        *,
+        now_s: float,
+        patience_s: float,
+    ) -> list[tuple[Replica, Sequence[PodView]]]:
         found: list[tuple[Replica, Sequence[PodView]]]
         if kind.group_label is None:
-            found = [(self._single(kind, pod, nodes.get(pod.node), now_s), (pod,)) for pod in alive]
+            found = [(self._single(kind, pod, nodes.get(pod.node), now_s, patience_s), (pod,)) for pod in alive]
         else:
             groups: dict[str, list[PodView]] = {}
             for pod in alive:
                 # A pod without the label is nobody's group, and is told as one of its own.
                 groups.setdefault(pod.labels.get(kind.group_label, f"pod {pod.name}"), []).append(pod)
-            found = [_group(kind, label, members, nodes, now_s=now_s) for label, members in sorted(groups.items())]
-        return sorted(found, key=_by_worth) if len(found) > 1 else found
+            found = [
+                _group(kind, label, members, nodes, now_s=now_s, patience_s=patience_s)
+                for label, members in sorted(groups.items())
+            ]
+        return found
 
-    def _single(self, kind: ReplicaKind, pod: PodView, node: NodeView | None, now_s: float) -> Replica:
+    def _single(
+        self, kind: ReplicaKind, pod: PodView, node: NodeView | None, now_s: float, patience_s: float
+    ) -> Replica:
         key = pod.namespace, pod.name
         heard = None if node is None else node.heard
         known = self._before.get(key)
         if known is None or known.pod is not pod or known.kind is not kind or known.heard is not heard:
-            known = _Known(pod, kind, heard, single(kind, pod, node, now_s=now_s))
+            known = _Known(pod, kind, heard, single(kind, pod, node, now_s=now_s, patience_s=patience_s))
         if pod.life is not Life.UNREADY:  # what that is depends on the time
             self._known[key] = known
         return known.replica
@@ -92,9 +113,11 @@ class _Known(NamedTuple):
     replica: Replica
 
 
-def single(kind: ReplicaKind, pod: PodView, node: NodeView | None, *, now_s: float) -> Replica:
-    """A pod as the replica that it is, or is part of."""
-    phase, detail = _phase(pod, node, now_s)
+def single(
+    kind: ReplicaKind, pod: PodView, node: NodeView | None, *, now_s: float, patience_s: float = FLAP_S
+) -> Replica:
+    """A pod as the replica that it is, or is part of. ``patience_s``: how long an unready one is not given up."""
+    phase, detail = _phase(pod, node, now_s, patience_s)
     lived, serves = pod.lived, phase in (Phase.READY, Phase.DRAINING)
     url = metrics_url(pod, kind.endpoint)
     if serves and url is None:
@@ -145,7 +168,7 @@ def _port(pod: PodView, wanted: int | str | None) -> int | None:
     return next((named[name] for name in _METRICS_PORTS if name in named), None)
 
 
-def _phase(pod: PodView, node: NodeView | None, now_s: float) -> tuple[Phase, str]:
+def _phase(pod: PodView, node: NodeView | None, now_s: float, patience_s: float) -> tuple[Phase, str]:
     """A node that isn't heard of says nothing about its pods: the control plane calls them unready all the same.
 
     Such a pod stays what it was. Its page is asked for as ever: where it answers the replica serves, and where it
@@ -155,7 +178,7 @@ def _phase(pod: PodView, node: NodeView | None, now_s: float) -> tuple[Phase, st
     silent = node is not None and node.heard is Heard.SILENT
     if life is Life.UNREADY:
         since_s = pod.lived.since_s
-        flaps = since_s is not None and now_s - since_s < FLAP_S
+        flaps = since_s is not None and now_s - since_s < patience_s
         phase = Phase.READY if silent or flaps else Phase.FAILED
     else:
         phase = _PHASES[life]
@@ -172,12 +195,18 @@ def _ready_s(pod: PodView) -> float | None:
 
 
 def _group(
-    kind: ReplicaKind, label: str, pods: Sequence[PodView], nodes: Mapping[str, NodeView], *, now_s: float
+    kind: ReplicaKind,
+    label: str,
+    pods: Sequence[PodView],
+    nodes: Mapping[str, NodeView],
+    *,
+    now_s: float,
+    patience_s: float,
 ) -> tuple[Replica, Sequence[PodView]]:
     """A replica of several pods: no better than the worst of them."""
     ordered = sorted(pods, key=lambda pod: (not pod.devices, pod.name))
     leader = next((pod for pod in ordered if kind.leader is not None and kind.leader.matches(pod.labels)), None)
-    members = {pod.name: single(kind, pod, nodes.get(pod.node), now_s=now_s) for pod in ordered}
+    members = {pod.name: single(kind, pod, nodes.get(pod.node), now_s=now_s, patience_s=patience_s) for pod in ordered}
     head = members[leader.name] if leader is not None else None
     first = head if head is not None else members[min(members)]
     phase, detail = _group_phase(kind, members, head)

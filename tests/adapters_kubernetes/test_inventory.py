@@ -262,12 +262,13 @@ def test_an_unready_replica_fails_when_its_time_is_up() -> None:
         node("node-a", {GPU: 4}),
         deployment("llm", 2, devices={GPU: 1}),
         mine("llm-a", "node-a", status={**running, "conditions": [lost]}),
+        mine("llm-b", "node-a"),
     )
     now_s, wanted = [NOW_S], [resource("llm")]
     found = KubernetesInventory(resources=lambda: wanted, targets=cluster, views=cluster.views, now_s=lambda: now_s[0])
-    assert [each.phase for each in found.snapshot().replicas] == [Phase.READY]
+    assert [each.phase for each in found.snapshot().replicas] == [Phase.READY, Phase.READY]
     now_s[0] = begun_s + FLAP_S
-    assert [each.phase for each in found.snapshot().replicas] == [Phase.FAILED]
+    assert [each.phase for each in found.snapshot().replicas] == [Phase.READY, Phase.FAILED]
 
 
 def test_who_else_writes_a_target_is_asked_for_each() -> None:

@@ -237,9 +237,10 @@ def view(
     *,
     spec: Mapping[str, object] | None = None,
     metadata: Mapping[str, object] | None = None,
+    name: str = "llm-0",
 ) -> PodView:
     return pod_view(
-        pod("llm-0", node=node, devices={GPU: 1}, created_s=CREATED_S, status=given, spec=spec, metadata=metadata)
+        pod(name, node=node, devices={GPU: 1}, created_s=CREATED_S, status=given, spec=spec, metadata=metadata)
     )
 
 
@@ -333,12 +334,20 @@ def test_a_silent_node_says_nothing_about_its_pods() -> None:
 
 
 def test_an_unready_pod_is_looked_at_anew_each_time() -> None:
-    views, pod = ReplicaViews(), unready(500)
+    views, pods = ReplicaViews(), [unready(500), view("node-b", ready_status(CREATED_S), name="llm-1")]
     phases = []
-    for now_s in (CREATED_S + 510, CREATED_S + 510 + FLAP_S):
+    for now_s in (CREATED_S + 510, CREATED_S + 500 + FLAP_S):
         views.begin()
-        phases.append(views.of(KIND, [pod], {}, now_s=now_s)[0][0].phase)
-    assert phases == [Phase.READY, Phase.FAILED]
+        phases.append({each.name: each.phase for each, _ in views.of(KIND, pods, {}, now_s=now_s)})
+    assert [each["models/llm-0"] for each in phases] == [Phase.READY, Phase.FAILED]
+    assert [each["models/llm-1"] for each in phases] == [Phase.READY, Phase.READY]
+
+
+def test_where_none_is_ready_any_more_their_pages_are_still_read() -> None:
+    """An overloaded fleet fails its readiness probes all together; its queues are what asks for more replicas."""
+    pods = [unready(500), view("node-b", {"phase": "Pending"}, name="llm-1")]
+    found = ReplicaViews().of(KIND, pods, {}, now_s=CREATED_S + 5000)
+    assert [each.phase for each, _ in found] == [Phase.READY, Phase.STARTING]
 
 
 def test_times_of_a_start() -> None:
