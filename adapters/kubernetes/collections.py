@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
@@ -22,6 +23,7 @@ from adapters.kubernetes.quotas import (
 from adapters.kubernetes.watching import Watched
 
 T_co = TypeVar("T_co", covariant=True)
+_log = logging.getLogger(__name__)
 
 PODS = Collection(group="", version="v1", plural="pods")
 NODES = Collection(group="", version="v1", plural="nodes")
@@ -80,11 +82,13 @@ class WatchedCluster:
         self, api: KubernetesApi, *, now_s: Callable[[], float], changed: Callable[[], None] = lambda: None
     ) -> None:
         """``changed`` is called after each change, in the thread of a watch: it should only wake somebody."""
-        pods = Watched(api, PODS, pod_view, now_s=now_s)
-        nodes = Watched(api, NODES, node_view, now_s=now_s)
-        quotas = Watched(api, QUOTAS, quota_view, now_s=now_s)
-        limit_ranges = Watched(api, LIMIT_RANGES, limit_range_view, now_s=now_s)
-        classes = Watched(api, PRIORITY_CLASSES, priority_class_view, now_s=now_s)
+        pods = Watched(api, PODS, pod_view, now_s=now_s, on_unreadable=_telling("pod"))
+        nodes = Watched(api, NODES, node_view, now_s=now_s, on_unreadable=_telling("node"))
+        quotas = Watched(api, QUOTAS, quota_view, now_s=now_s, on_unreadable=_telling("resource quota"))
+        limit_ranges = Watched(api, LIMIT_RANGES, limit_range_view, now_s=now_s, on_unreadable=_telling("limit range"))
+        classes = Watched(
+            api, PRIORITY_CLASSES, priority_class_view, now_s=now_s, on_unreadable=_telling("priority class")
+        )
         self.views = ClusterViews(
             pods=pods, nodes=nodes, quotas=quotas, limit_ranges=limit_ranges, priority_classes=classes
         )
@@ -106,3 +110,10 @@ class WatchedCluster:
         """End the watches."""
         for watch in self._watches:
             watch.close()
+
+
+def _telling(kind: str) -> Callable[[ObjectKey, str], None]:
+    def tell(key: ObjectKey, reason: str) -> None:
+        _log.warning("%s %s can't be read and is left out: %s", kind, key, reason)
+
+    return tell
