@@ -14,13 +14,15 @@ NOW_S = 1_800_000_000.0
 
 @dataclass
 class Notes:
-    """Publications in memory, as the port asks for them."""
+    """Publications in memory, as the port asks for them. ``reads``: how often one was asked for."""
 
     known: dict[tuple[str, str], Publication] = field(default_factory=dict)
     missing: str = ""
+    reads: int = 0
     _wakes: list[Callable[[], None]] = field(default_factory=list)
 
     def of(self, namespace: str, name: str) -> Publication | None:
+        self.reads += 1
         if self.missing:
             raise UnavailableError(self.missing)
         return self.known.get((namespace, name))
