@@ -69,12 +69,14 @@ class Bound:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bindings:
     """``services``: with the devices that their pod templates ask for. A service with a target that was never seen is
-    left out, because nobody knows its count; ``problems`` says so.
+    left out, because nobody knows its count; ``problems`` says so. ``awaited``: what is missing of targets that may
+    only not have been heard of yet.
     """
 
     bound: tuple[Bound, ...]
     services: tuple[Service, ...]
     problems: Mapping[ServiceId, tuple[str, ...]]
+    awaited: tuple[str, ...] = ()
 
 
 class Binder:
@@ -106,7 +108,16 @@ class Binder:
                 services.append(self._with_devices(resource.service, mine))
         self._known = bound
         self._services = {each.id: self._services[each.id] for each in services}
-        return Bindings(bound=tuple(bound.values()), services=tuple(services), problems=problems)
+        return Bindings(
+            bound=tuple(bound.values()),
+            services=tuple(services),
+            problems=problems,
+            awaited=tuple(
+                each.detail
+                for each in targeted.values()
+                if isinstance(each, TargetProblem) and each.last is None and not each.lasting
+            ),
+        )
 
     def _bind_one(self, resource: AutoscalerResource, targeted: Targeted) -> tuple[list[Bound], list[str]]:
         mine: list[Bound] = []

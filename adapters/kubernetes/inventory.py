@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 
 from adapters.kubernetes.assignment import Assignment
 from adapters.kubernetes.binding import (
@@ -25,6 +27,10 @@ from autoscaler.domain.service import Service, ServiceId
 from autoscaler.ports import UnavailableError
 
 STALE_AFTER_S = 120.0
+# Targets that were never heard of hold up all others for so long after the start: a service that is left out of a
+# decision is forgotten, and nothing should be forgotten because a watch has just begun.
+SETTLING_S = 30.0
+_LOOK_S = 0.05
 
 
 class KubernetesInventory:
@@ -57,7 +63,8 @@ class KubernetesInventory:
         self._node_autoscaling = node_autoscaling
         self._stale_after_s = stale_after_s
         self._binder = Binder()
-        self._fresh: Bindings | None = None
+        self._fresh: Bindings | UnavailableError | None = None
+        self._begun_s: float | None = None
         self._assignment = Assignment()
         self._fleets = Fleets()
         self._pools = NodePools()
@@ -65,13 +72,30 @@ class KubernetesInventory:
         self._seen: Mapping[ServiceId, tuple[str, ...]] = {}
 
     def services(self) -> tuple[Service, ...]:
-        """The services that can be decided on, with the devices of their pod templates. Empty before all is known."""
+        """The services that can be decided on, with the devices of their pod templates.
+
+        Empty before all is known; the snapshot after that raises UnavailableError.
+        """
         try:
             bindings = self._bind()
-        except UnavailableError:
+        except UnavailableError as error:
+            self._fresh = error
             return ()
         self._fresh = bindings
         return bindings.services
+
+    def await_targets(self, timeout_s: float) -> bool:
+        """Wait until all targets were heard of, or are known to be missing; whether they are."""
+        ends_s, pause = monotonic() + timeout_s, threading.Event()
+        while True:
+            try:
+                if not self._bound_now().awaited:
+                    return True
+            except UnavailableError:
+                pass
+            if monotonic() >= ends_s:
+                return False
+            pause.wait(_LOOK_S)
 
     def problems(self, service: ServiceId) -> tuple[str, ...]:
         """What is wrong with what it names, sentences for a person; as of the last ``services`` and snapshot."""
@@ -85,7 +109,10 @@ class KubernetesInventory:
         now_s = self._now_s()
         for name, collection in self._views.named():
             self._check_heard(name, collection, now_s)
-        bindings, self._fresh = self._fresh or self._bind(), None
+        fresh, self._fresh = self._fresh, None
+        if isinstance(fresh, UnavailableError):
+            raise fresh
+        bindings = self._bind() if fresh is None else fresh
         nodes = {node.name: node for node in self._views.nodes.items().values()}
         assigned = self._assignment.of(self._views.pods.items(), [each.scope for each in bindings.bound])
         fleets = self._fleets.of(bindings.bound, assigned.pods, nodes, now_s=now_s)
@@ -103,11 +130,19 @@ class KubernetesInventory:
         )
 
     def _bind(self) -> Bindings:
+        """Raises UnavailableError."""
+        bindings = self._bound_now()
+        self._unbound = bindings.problems
+        now_s = self._now_s()
+        self._begun_s = now_s if self._begun_s is None else self._begun_s
+        if bindings.awaited and now_s - self._begun_s < SETTLING_S:
+            raise UnavailableError(f"targets are not known yet: {'; '.join(sorted(set(bindings.awaited)))}")
+        return bindings
+
+    def _bound_now(self) -> Bindings:
         resources = self._resources()
         wanted = [(resource.namespace, source.target) for resource in resources for source in resource.sources]
-        bindings = self._binder.bind(resources, self._targets.refresh(wanted), self._views.priority_classes.items())
-        self._unbound = bindings.problems
-        return bindings
+        return self._binder.bind(resources, self._targets.refresh(wanted), self._views.priority_classes.items())
 
     def _check_heard(self, name: str, collection: Kept[object], now_s: float) -> None:
         collection.items()  # raises while it was never known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adapters.kubernetes.binding import Standing
-from adapters.kubernetes.inventory import KubernetesInventory
+from adapters.kubernetes.inventory import SETTLING_S, KubernetesInventory
 from adapters.kubernetes.replicas import FLAP_S
+from adapters.kubernetes.targets import Targeted, TargetKey, TargetProblem
 from autoscaler.domain.cluster import ClusterSnapshot, Device, Phase, Quota
 from autoscaler.domain.resource import AutoscalerResource, Mode, TargetRef, VariantSource
 from autoscaler.domain.service import DeviceRequest, Service, ServiceId, Slo, Variant
@@ -228,6 +229,57 @@ def test_a_target_that_is_missing_leaves_its_service_out_and_says_so() -> None:
     snapshot = found.snapshot()
     assert {each.service for each in snapshot.targets} == {"models/llm"}
     assert found.problems(ServiceId("models/both")) == ("there is no Deployment absent",)
+
+
+class Loading:
+    """Targets whose watch has just begun."""
+
+    def __init__(self, cluster: StoredCluster) -> None:
+        self.cluster = cluster
+        self.looks_left = 10**9
+
+    def refresh(self, wanted: Iterable[TargetKey]) -> Targeted:
+        self.looks_left -= 1
+        if self.looks_left < 0:
+            return self.cluster.refresh(wanted)
+        return {
+            (namespace, ref): TargetProblem(namespace=namespace, ref=ref, detail=f"{ref} loads", lasting=False)
+            for namespace, ref in wanted
+        }
+
+
+def loading() -> tuple[KubernetesInventory, Loading, list[float]]:
+    cluster, now_s, wanted = cluster_of(deployment("llm", 3)), [NOW_S], [resource("llm")]
+    targets = Loading(cluster)
+    found = KubernetesInventory(resources=lambda: wanted, targets=targets, views=cluster.views, now_s=lambda: now_s[0])
+    return found, targets, now_s
+
+
+def test_nothing_is_decided_while_targets_are_only_being_loaded() -> None:
+    found, targets, _ = loading()
+    assert found.services() == ()
+    targets.looks_left = 0  # what became known after the services were told is none of that snapshot's
+    with pytest.raises(UnavailableError, match="Deployment llm loads"):
+        found.snapshot()
+    assert [each.id for each in found.services()] == ["models/llm"]
+    assert found.snapshot().targets[0].replicas == 3
+
+
+def test_a_target_that_never_loads_holds_the_others_for_a_while_alone() -> None:
+    found, _, now_s = loading()
+    with pytest.raises(UnavailableError):
+        found.snapshot()
+    now_s[0] += SETTLING_S
+    assert found.snapshot().targets == ()
+    assert found.problems(ServiceId("models/llm")) == ("Deployment llm loads",)
+
+
+def test_targets_are_waited_for() -> None:
+    found, targets, _ = loading()
+    assert not found.await_targets(0.0)
+    targets.looks_left = 2
+    assert found.await_targets(30.0)
+    assert [each.id for each in found.services()] == ["models/llm"]
 
 
 def test_services_and_the_snapshot_after_them_see_the_same_targets() -> None:
