@@ -155,7 +155,10 @@ def _listening(settings: ExternalMetricsSettings) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except socket.gaierror as error:
         raise RefusedError(f"externalMetrics.host: {host} is no address of this machine: {error.strerror}") from error
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:  # no IPv6 here, say
+        raise RefusedError(_refused(error, host, port)) from error
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
