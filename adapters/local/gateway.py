@@ -21,6 +21,7 @@ import socket
 import stat
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from adapters.local.template import GatewaySettings
 
@@ -49,10 +50,13 @@ def main(arguments: list[str] | None = None) -> int:
         port=options.port,
         max_body_bytes=options.max_body_bytes,
         connect_timeout_s=options.connect_timeout_s,
+        metrics_host=options.metrics_host,
+        metrics_port=options.metrics_port,
     )
     admin_path = options.admin.absolute()
     try:
         clients = listen_for_clients(settings.host, settings.port)
+        pages = listen_for_scrapes(settings)
         admin = listen_for_controller(admin_path)
         if options.detach is not None and _detach(options.detach) != 0:
             return 0
@@ -65,20 +69,39 @@ def main(arguments: list[str] | None = None) -> int:
     # Only now: numpy, which comes with it, starts threads, and a process with threads is not to be forked.
     from adapters.local.gateway_serving import Listening, run  # noqa: PLC0415
 
-    listening = Listening(clients=clients, admin=admin, admin_path=admin_path, backlog=BACKLOG)
+    listening = Listening(clients=clients, pages=pages, admin=admin, admin_path=admin_path, backlog=BACKLOG)
     run(listening, settings, grace_s=options.grace_s)
     return 0
 
 
 def listen_for_clients(host: str, port: int) -> list[socket.socket]:
     """A listening socket for each address of ``host``. Raises RefusedStartError."""
+    return _listen(host, port, _Keys(host="gateway.host", port="gateway.port"))
+
+
+def listen_for_scrapes(settings: GatewaySettings) -> list[socket.socket]:
+    """As for clients, where the gateway's own pages are; none where it has none. Raises RefusedStartError."""
+    if settings.metrics_port is None:
+        return []
+    keys = _Keys(host="gateway.metricsHost", port="gateway.metricsPort")
+    return _listen(settings.metrics_host, settings.metrics_port, keys)
+
+
+class _Keys(NamedTuple):
+    """What is to be changed where an address can't be had."""
+
+    host: str
+    port: str
+
+
+def _listen(host: str, port: int, keys: _Keys) -> list[socket.socket]:
     if not 0 <= port <= 65535:
-        raise RefusedStartError(f"gateway.port must lie in 0 ... 65535, got {port}")
+        raise RefusedStartError(f"{keys.port} must lie in 0 ... 65535, got {port}")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError) as error:
         raise RefusedStartError(
-            f"gateway.host {host!r} is not an address of this machine ({error}); 127.0.0.1 takes requests from this"
+            f"{keys.host} {host!r} is not an address of this machine ({error}); 127.0.0.1 takes requests from this"
             " machine only, 0.0.0.0 from everywhere"
         ) from error
     sockets: list[socket.socket] = []
@@ -94,9 +117,9 @@ def listen_for_clients(host: str, port: int) -> list[socket.socket]:
                 continue
             for opened in sockets:
                 opened.close()
-            raise RefusedStartError(_why_not(host, port, error)) from error
+            raise RefusedStartError(_why_not(host, port, keys, error)) from error
     if not_here is not None and not sockets:
-        raise RefusedStartError(_why_not(host, port, not_here)) from not_here
+        raise RefusedStartError(_why_not(host, port, keys, not_here)) from not_here
     return sockets
 
 
@@ -137,13 +160,13 @@ def _remove_dead(path: Path) -> None:
     raise AlreadyRunningError(f"a gateway already answers at {path}")
 
 
-def _why_not(host: str, port: int, error: OSError) -> str:
+def _why_not(host: str, port: int, keys: _Keys, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} on {host} is taken by another program; stop that one, or set gateway.port to a free port"
+        return f"port {port} on {host} is taken by another program; stop that one, or set {keys.port} to a free port"
     if error.errno == errno.EACCES:
-        return f"port {port} on {host} is not for ordinary users; set gateway.port to 1024 or above"
+        return f"port {port} on {host} is not for ordinary users; set {keys.port} to 1024 or above"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"{host} is no address of this machine; set gateway.host to one of its addresses, or to 127.0.0.1"
+        return f"{host} is no address of this machine; set {keys.host} to one of its addresses, or to 127.0.0.1"
     return f"can't listen on port {port} of {host}: {error.strerror}"
 
 
@@ -177,6 +200,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--connect-timeout-s", type=float, default=defaults.connect_timeout_s, help="(default: %(default)s)"
     )
+    parser.add_argument(
+        "--metrics-host", default=defaults.metrics_host, help="address of its own pages (default: %(default)s)"
+    )
+    parser.add_argument("--metrics-port", type=int, help="port of its own pages: /metrics, /healthz, /readyz")
     parser.add_argument(
         "--grace-s", type=float, default=30.0, help="for requests in flight at SIGTERM (default: %(default)s)"
     )

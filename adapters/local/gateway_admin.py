@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from aiohttp import web
@@ -57,16 +58,10 @@ class Admin:
     async def _put_settings(self, request: web.Request) -> web.Response:
         settings = await _read(GatewaySettings, request)
         present = self._identity.settings
-        if (settings.host, settings.port) != (present.host, present.port):
+        if settings.addresses != present.addresses:
             raise web.HTTPConflict(text="the address can only be changed by another start")
         self._handler.set_settings(settings)
-        self._identity = Identity(
-            protocol=self._identity.protocol,
-            pid=self._identity.pid,
-            started_s=self._identity.started_s,
-            port=self._identity.port,
-            settings=settings,
-        )
+        self._identity = replace(self._identity, settings=settings)
         return _json(self._identity)
 
     async def _put_routes(self, request: web.Request) -> web.Response:

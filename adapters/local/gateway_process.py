@@ -10,7 +10,13 @@ from pathlib import Path
 
 import psutil
 
-from adapters.local.gateway import EXIT_ALREADY_RUNNING, EXIT_REFUSED, RefusedStartError, listen_for_clients
+from adapters.local.gateway import (
+    EXIT_ALREADY_RUNNING,
+    EXIT_REFUSED,
+    RefusedStartError,
+    listen_for_clients,
+    listen_for_scrapes,
+)
 from adapters.local.gateway_client import GatewayClient
 from adapters.local.gateway_protocol import PROTOCOL, Identity
 from adapters.local.template import GatewaySettings
@@ -46,9 +52,8 @@ class GatewayProcess:
             return self._start()
         except InvalidAnswerError:  # of another protocol, so much so that even this can't be read
             return self._replace()
-        if present.settings.port != self.settings.port:
-            self._check_address()
-        if present.protocol != PROTOCOL or _address(present.settings) != _address(self.settings):
+        self._check_address(present.settings)
+        if present.protocol != PROTOCOL or present.settings.addresses != self.settings.addresses:
             return self._replace()
         if present.settings != self.settings:
             self.client.put_settings(self.settings)
@@ -66,13 +71,19 @@ class GatewayProcess:
                 process.kill()
             _ends(process, within_s=_STOP_MARGIN_S)
 
-    def _check_address(self) -> None:
+    def _check_address(self, present: GatewaySettings) -> None:
         """The present gateway is not given up for an address that can't be had."""
+        wanted, listeners = self.settings, []
         try:
-            for listener in listen_for_clients(self.settings.host, self.settings.port):
-                listener.close()
+            if wanted.port != present.port:
+                listeners += listen_for_clients(wanted.host, wanted.port)
+            if wanted.metrics_port != present.metrics_port:
+                listeners += listen_for_scrapes(wanted)
         except RefusedStartError as error:
             raise RefusedError(str(error)) from error
+        finally:
+            for listener in listeners:
+                listener.close()
 
     def _replace(self) -> Identity:
         self.client.stop(grace_s=_REPLACED_GRACE_S)
@@ -88,6 +99,8 @@ class GatewayProcess:
             *("--connect-timeout-s", str(self.settings.connect_timeout_s)),
             *("--detach", str(self._log_path)),
         ]
+        if self.settings.metrics_port is not None:
+            command += ["--metrics-host", self.settings.metrics_host, "--metrics-port", str(self.settings.metrics_port)]
         try:
             started = subprocess.run(
                 command,
@@ -120,7 +133,3 @@ def _ends(process: psutil.Process, *, within_s: float) -> bool:
             pass
         return True
     return False
-
-
-def _address(settings: GatewaySettings) -> tuple[str, int]:
-    return settings.host, settings.port

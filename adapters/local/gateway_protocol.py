@@ -28,13 +28,16 @@ MAX_POLL_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who answers: ``started_s`` seconds since the epoch, ``port`` the one it listens on (``settings`` may say 0)."""
+    """Who answers: ``started_s`` seconds since the epoch, ``port`` the one it listens on (``settings`` may say 0), as
+    ``metrics_port`` is for its own pages.
+    """
 
     protocol: int
     pid: int
     started_s: float
     port: int
     settings: GatewaySettings
+    metrics_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

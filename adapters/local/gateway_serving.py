@@ -20,6 +20,7 @@ from adapters.local.gateway_admin import Admin
 from adapters.local.gateway_forwarding import Forwarder, open_session
 from adapters.local.gateway_handling import Handler
 from adapters.local.gateway_logging import log_loop_error, log_to_stderr
+from adapters.local.gateway_page import pages
 from adapters.local.gateway_probing import Prober
 from adapters.local.gateway_protocol import PROTOCOL, Identity
 from adapters.local.gateway_traffic import Traffic
@@ -35,12 +36,13 @@ _CUT_OFF_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """Sockets that listen already: for clients, and for the controller at ``admin_path``.
+    """Sockets that listen already: for clients, for its own ``pages``, and for the controller at ``admin_path``.
 
     ``backlog``: connections that may wait to be accepted while the process is busy.
     """
 
     clients: Sequence[socket.socket]
+    pages: Sequence[socket.socket]
     admin: socket.socket
     admin_path: Path
     backlog: int
@@ -90,6 +92,7 @@ async def _serve(listening: Listening, settings: GatewaySettings, grace_s: float
             started_s=traffic.started_s,
             port=listening.clients[0].getsockname()[1],
             settings=settings,
+            metrics_port=listening.pages[0].getsockname()[1] if listening.pages else None,
         )
         controller = web.AppRunner(
             Admin(traffic, handler, identity, stop).application(),
@@ -98,12 +101,17 @@ async def _serve(listening: Listening, settings: GatewaySettings, grace_s: float
         )
         await controller.setup()
         await web.SockSite(controller, listening.admin).start()
+        scraper = web.AppRunner(pages(traffic), access_log=None, shutdown_timeout=_ADMIN_CLOSE_S)
+        await scraper.setup()
+        for listener in listening.pages:
+            await web.SockSite(scraper, listener).start()
 
         gc.freeze()  # all that is here by now stays; do not look through it again while requests wait
         within_s = await stopping
         traffic.close()
         await _finish(clients, within_s)
         await controller.cleanup()
+        await scraper.cleanup()  # only now: what the last requests came to is told as well
         await prober.close()
 
 

@@ -34,6 +34,13 @@ class Traffic:
         self.demand = DemandSignal()
         self._lanes: dict[ServiceId, Lane] = {}
         self._meters: dict[ServiceId, ServiceMeter] = {}
+        self._is_told = False
+        self.is_closed = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Its routes were told, even if there are none, and it does not stop."""
+        return self._is_told and not self.is_closed
 
     def put(self, update: RoutesUpdate) -> None:
         """Take over services and endpoints, and let those go on who waited for them.
@@ -45,6 +52,7 @@ class Traffic:
         if len(set(names)) != len(names):
             raise ValueError(f"a service is listed twice: {names}")
         self.table.put(update.endpoints)
+        self._is_told = True
         gone = [lane for service, lane in self._lanes.items() if service not in names]
         self._lanes = {policy.service: self._lane_for(policy) for policy in update.policies}
         for lane in gone:
@@ -74,7 +82,8 @@ class Traffic:
             yield lane.meter.reading(service, started_s=self.started_s, at_s=0.0, waiting=len(lane.room))
 
     def close(self) -> None:
-        """Turn all away who wait."""
+        """Turn all away who wait; it stops."""
+        self.is_closed = True
         for lane in self._lanes.values():
             lane.room.close()
 

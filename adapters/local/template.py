@@ -47,9 +47,19 @@ class RoutePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """Where the gateway listens and what it accepts."""
+    """Where the gateway listens and what it accepts.
+
+    ``metrics_port``: of its own pages (metrics, health), None where it has none; 0, as for ``port``: any free one.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8080
     max_body_bytes: int = 64 * 1024 * 1024
     connect_timeout_s: float = 2.0
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = None
+
+    @property
+    def addresses(self) -> tuple[str, int, str, int | None]:
+        """What can only be changed by another start."""
+        return self.host, self.port, self.metrics_host, self.metrics_port
