@@ -38,6 +38,7 @@ from autoscaler.ports import ConflictError, Journal, MetricsSource, PortError, R
 from autoscaler.reporting import Reporter
 
 _log = logging.getLogger(__name__)
+_TARGETS_S = 10.0
 
 
 class Leading:
@@ -134,6 +135,8 @@ class Leading:
 
     def run(self) -> None:
         """Decide until ``stop``."""
+        # So that no status says of a target that it is not known, only because its watch has just begun.
+        self._inventory.await_targets(_TARGETS_S)
         self._controller.run()
 
     def stop(self) -> None:
