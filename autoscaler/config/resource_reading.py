@@ -12,16 +12,24 @@ from pydantic import ValidationError
 from autoscaler.config.document import Document, Path, Plain
 from autoscaler.config.problems import failed_keys, path_text, value_problems
 from autoscaler.config.resource_rules import ReadResource, name_findings, resource_findings, target_of
-from autoscaler.config.resource_schema import ResourceSection, ResourceSpecSection, ResourceVariantSection
+from autoscaler.config.resource_schema import (
+    GatewayRefSection,
+    ResourceSection,
+    ResourceSpecSection,
+    ResourceVariantSection,
+)
 from autoscaler.config.scaling_building import service_of, variant_of, with_defaults
 from autoscaler.config.scaling_rules import Finding, ReadScaling
 from autoscaler.config.scaling_schema import KindSection
 from autoscaler.config.shape import Key, root_of, section_schema
 from autoscaler.domain.resource import (
+    GATEWAY_LABELS,
     AutoscalerResource,
+    GatewayRef,
     MetricsEndpoint,
     RefusedResource,
     ResourceProblem,
+    ServedRequests,
     TargetRef,
     VariantSource,
 )
@@ -67,6 +75,25 @@ def parse_resource(raw: Mapping[str, object]) -> AutoscalerResource | RefusedRes
         service=replace(service, unschedulable_deadline_s=section.unschedulable_deadline),
         sources=tuple(VariantSource(variant=kind.name, target=target) for kind, target in kinds),
         metrics=MetricsEndpoint(port=metrics.port, path=metrics.path, scheme=metrics.scheme),
+        gateway=None if section.gateway is None else _gateway(section.gateway),
+        requests=_requests(section),
+    )
+
+
+def _gateway(section: GatewayRefSection) -> GatewayRef:
+    labels = GATEWAY_LABELS if section.selector is None else tuple(sorted(section.selector.match_labels.items()))
+    return GatewayRef(labels=labels, namespace=section.namespace, port=section.port)
+
+
+def _requests(section: ResourceSpecSection) -> ServedRequests:
+    requests = section.requests
+    return ServedRequests(
+        models=tuple(section.models),
+        port=requests.port,
+        scheme=requests.scheme,
+        max_waiting=requests.max_waiting,
+        max_wait_s=requests.max_wait,
+        timeout_s=requests.timeout,
     )
 
 

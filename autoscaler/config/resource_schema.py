@@ -11,9 +11,10 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from autoscaler.config.fields import Seconds, Section, UrlPath, default_of
+from autoscaler.config.fields import Name, Seconds, Section, UrlPath, default_of
 from autoscaler.config.scaling_schema import KindSection, ScalingSection
-from autoscaler.domain.resource import MetricsEndpoint, Mode, Scheme
+from autoscaler.config.service_schema import RequestsSection
+from autoscaler.domain.resource import GatewayRef, MetricsEndpoint, Mode, Scheme, ServedRequests
 from autoscaler.domain.service import Service
 
 _PORT_NAME = r"^[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?$"
@@ -66,6 +67,15 @@ ObjectName = Annotated[
 ]
 
 
+LabelKey = Annotated[str, Field(pattern=r"^([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")]
+LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$", max_length=63)]
+Labels = Annotated[
+    dict[LabelKey, LabelValue],
+    Field(min_length=1, max_length=16, json_schema_extra={"x-form": "a mapping of labels to their values"}),
+]
+ModelName = Annotated[str, Field(min_length=1, max_length=256)]
+
+
 class TargetRefSection(Section):
     """An object in the same namespace that runs replicas: anything with a scale subresource (Deployment, StatefulSet,
     LeaderWorkerSet, NIMService, ...), a KServe InferenceService in standard mode, or a RayService.
@@ -99,6 +109,36 @@ class MetricsSection(Section):
     """How the page is fetched."""
 
 
+class SelectorSection(Section):
+    """Pods by their labels."""
+
+    match_labels: Labels
+    """Labels that a pod must have, all of them."""
+
+
+class GatewayRefSection(Section):
+    """The pods of the gateway in front of the service, ``gpu-autoscaler gateway``: it counts the requests, and holds
+    them while no replica is ready. Without one a service at zero can't be woken by a request.
+    """
+
+    selector: SelectorSection | None = None
+    """Which pods they are. Unset: those of the chart, by app.kubernetes.io/name and app.kubernetes.io/component."""
+    namespace: Name | None = default_of(GatewayRef, "namespace")
+    """Their namespace. Unset: the controller's own."""
+    port: PodPort = default_of(GatewayRef, "port")
+    """Port of their metrics page, a number or the name of a container port."""
+
+
+class ServedRequestsSection(RequestsSection):
+    """How the gateway treats the requests of a service, and where replicas take them."""
+
+    port: PodPort | None = default_of(ServedRequests, "port")
+    """Port of a replica that takes requests. Unset: the container port called http, else the only one, else the one
+    of the metrics page."""
+    scheme: Annotated[Scheme, Field(strict=False)] = default_of(ServedRequests, "scheme")
+    """How replicas are asked."""
+
+
 class TargetsSection(Section):
     """Whether to act, and on what."""
 
@@ -110,6 +150,12 @@ class TargetsSection(Section):
     """Several kinds of replica, each with a target and a cost of its own, in place of targetRef."""
     metrics: MetricsSection = MetricsSection()
     """Where a replica's metrics page is."""
+    gateway: GatewayRefSection | None = None
+    """The gateway in front of the service, if there is one; ``{}`` means the chart's."""
+    models: list[ModelName] = Field(default=[], max_length=100)
+    """Model names by which clients of the gateway ask for this service. Empty: the resource's name."""
+    requests: ServedRequestsSection = ServedRequestsSection()
+    """How the gateway treats requests."""
     unschedulable_deadline: Seconds = default_of(Service, "unschedulable_deadline_s")
     """How long a pod may wait for a node that takes it. Then its replica is taken back and another variant is tried."""
 

@@ -62,11 +62,20 @@ class _Writer:
             return _duration(schema)
         if schema.get("properties"):
             return self.object(key, kind=key.kind)
+        if schema.get("type") == "object":
+            return self._mapping(key)
         if schema.get("type") == "array":
             return self._list(key)
         if "type" not in schema and "anyOf" in schema:
             return _int_or_string(schema["anyOf"])
         return _scalar(schema)
+
+    def _mapping(self, key: Key) -> dict[str, Any]:
+        """Keys that the user chooses: an API server checks their number, and their values."""
+        entry = key.child("")
+        assert entry is not None
+        written = _some(key.schema, "minProperties", "maxProperties")
+        return {"type": "object", **written, "additionalProperties": self.value(entry)}
 
     def _list(self, key: Key) -> dict[str, Any]:
         item = key.child(0)

@@ -68,6 +68,39 @@ class MetricsEndpoint:
     scheme: Scheme = Scheme.HTTP
 
 
+# What the chart labels its gateway's pods with.
+GATEWAY_LABELS = (("app.kubernetes.io/component", "gateway"), ("app.kubernetes.io/name", "gpu-autoscaler"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayRef:
+    """Which pods are the gateway in front of a service: those of a namespace that have all these labels.
+
+    ``namespace`` None: the controller's own. ``port``: where their metrics page is, a number or a port's name.
+    """
+
+    labels: tuple[tuple[str, str], ...] = GATEWAY_LABELS
+    namespace: str | None = None
+    port: int | str = "metrics"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedRequests:
+    """How a gateway treats the requests of a service, and where replicas take them, at the addresses of their pods.
+
+    ``models``: names in a request body that choose the service; none: the resource's name does. ``port``: its number,
+    the name of a container port, or None where the pod has to tell. ``max_waiting``, ``max_wait_s``: requests held
+    while no replica is ready, and how long. ``timeout_s``: of a whole request; None sets no limit.
+    """
+
+    models: tuple[str, ...] = ()
+    port: int | str | None = None
+    scheme: Scheme = Scheme.HTTP
+    max_waiting: int = 1000
+    max_wait_s: float = 900.0
+    timeout_s: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantSource:
     """Where the replicas of one variant come from."""
@@ -82,7 +115,7 @@ class AutoscalerResource:
 
     ``service.id`` is "namespace/name"; the devices of its variants are open here (the pod templates tell them).
     ``labels``: its own, sorted. ``created_s``: of two resources on one target the older has it. ``sources``: one for
-    each variant of the service, in its order.
+    each variant of the service, in its order. ``gateway`` None: there is none in front of it.
     """
 
     namespace: str
@@ -95,6 +128,8 @@ class AutoscalerResource:
     service: Service
     sources: tuple[VariantSource, ...]
     metrics: MetricsEndpoint = MetricsEndpoint()
+    gateway: GatewayRef | None = None
+    requests: ServedRequests = ServedRequests()
 
     def __post_init__(self) -> None:
         sources = [source.variant for source in self.sources]

@@ -11,9 +11,21 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapters.local.template import RoutePolicy
 from autoscaler.config import Settings
 from autoscaler.config.resource_reading import parse_resource
-from autoscaler.domain.resource import AutoscalerResource, MetricsEndpoint, Mode, RefusedResource, Scheme, TargetRef
+from autoscaler.domain.resource import (
+    GATEWAY_LABELS,
+    AutoscalerResource,
+    GatewayRef,
+    MetricsEndpoint,
+    Mode,
+    RefusedResource,
+    Scheme,
+    ServedRequests,
+    TargetRef,
+)
+from autoscaler.domain.service import ServiceId, Slo
 
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat"}
 SMALLEST: Mapping[str, Any] = {"slo": {"ttft": "2s"}, "targetRef": DEPLOYMENT}
@@ -58,6 +70,45 @@ def test_the_smallest() -> None:
     assert resource.metrics == MetricsEndpoint(port=None, path="/metrics", scheme=Scheme.HTTP)
     assert [variant.name for variant in resource.service.variants] == ["default"]
     assert resource.target("default") == TargetRef(api_version="apps/v1", kind="Deployment", name="chat")
+
+
+def test_without_a_gateway_there_is_none() -> None:
+    assert (_read(SMALLEST).gateway, _read(SMALLEST).requests) == (None, ServedRequests())
+
+
+def test_an_empty_gateway_is_the_charts() -> None:
+    gateway = _read({**SMALLEST, "gateway": {}}).gateway
+    assert gateway == GatewayRef(labels=GATEWAY_LABELS, namespace=None, port="metrics")
+
+
+def test_the_gateway_and_how_it_treats_requests() -> None:
+    resource = _read(
+        {
+            **SMALLEST,
+            "gateway": {"selector": {"matchLabels": {"b": "2", "a.io/x": ""}}, "namespace": "edge", "port": 9100},
+            "models": ["llama", "org/llama"],
+            "requests": {"maxWaiting": 5, "maxWait": "2m", "timeout": "1h", "port": "serve", "scheme": "https"},
+        }
+    )
+    assert resource.gateway == GatewayRef(labels=(("a.io/x", ""), ("b", "2")), namespace="edge", port=9100)
+    assert resource.requests == ServedRequests(
+        models=("llama", "org/llama"),
+        port="serve",
+        scheme=Scheme.HTTPS,
+        max_waiting=5,
+        max_wait_s=120.0,
+        timeout_s=3600.0,
+    )
+
+
+def test_a_gateway_by_itself_treats_requests_as_one_on_a_machine_does() -> None:
+    local = RoutePolicy(service=ServiceId("chat"), models=(), slo=Slo(e2e_s=1.0))
+    served = ServedRequests()
+    assert (served.max_waiting, served.max_wait_s, served.timeout_s) == (
+        local.max_waiting,
+        local.max_wait_s,
+        local.request_timeout_s,
+    )
 
 
 SHARED = """
@@ -187,6 +238,19 @@ def _variant(variant: str, **target: str) -> dict[str, object]:
             id="port",
         ),
         pytest.param(
+            {"gateway": {"selector": {"matchLabels": {}}}},
+            "spec.gateway.selector.matchLabels: must be a mapping of labels to their values",
+            id="any pod as the gateway",
+        ),
+        pytest.param(
+            {"gateway": {"selector": {"matchLabels": {"a": "b c"}}}},
+            "spec.gateway.selector.matchLabels.a: ",
+            id="no label's value",
+        ),
+        pytest.param(
+            {"models": [""]}, "spec.models[0]: must be text of 1 to 256 characters", id="a model without a name"
+        ),
+        pytest.param(
             {"stepTime": {"profile": "h900/x/tp1"}},
             "spec.stepTime.profile: no step-time profile for GPU 'h900'",
             id="profile",
@@ -227,7 +291,10 @@ _json = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-_KEYS = ("slo", "mode", "targetRef", "variants", "metrics", "stepTime", "behavior", "idle", "startup", "minReplicas")
+_KEYS = (
+    *("slo", "mode", "targetRef", "variants", "metrics", "stepTime", "behavior", "idle", "startup", "minReplicas"),
+    *("gateway", "models", "requests"),
+)
 
 
 @given(changed=st.dictionaries(st.sampled_from(_KEYS), _json, max_size=3), metadata=_json)
