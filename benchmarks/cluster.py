@@ -1,6 +1,6 @@
 """What a cluster costs: ``python -m benchmarks.cluster --synthetic [--pods 10000] [--targets 1000] [--nodes 2000]``.
 
-A cluster in memory, of objects as the API server gives them: four GPUs a node, a fifth of the pods of strangers, and
+A cluster in memory, of objects as the API server gives them: eight GPUs a node, a fifth of the pods of strangers, and
 between two snapshots some pods change. Watching is not in it, translating the objects is.
 """
 

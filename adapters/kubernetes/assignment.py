@@ -20,12 +20,12 @@ class Scope(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """``pods``: by target, in the order of the scopes. ``holders``: pods with devices, each with its target's index
-    or NOBODY.
+    """``pods``: by target, in the order of the scopes. ``holders``: pods with devices, and whether each is a
+    target's.
     """
 
     pods: Sequence[Sequence[PodView]]
-    holders: Sequence[tuple[PodView, int]]
+    holders: Sequence[tuple[PodView, bool]]
 
 
 class Assignment:
@@ -52,16 +52,17 @@ class Assignment:
         elif pods is self._pods:
             return self._assigned
         groups: list[list[PodView]] = [[] for _ in scopes]
-        holders: list[tuple[PodView, int]] = []
+        holders: list[tuple[PodView, bool]] = []
         known: dict[ObjectKey, tuple[PodView, int]] = {}
         for key, pod in pods.items():
             before = self._known.get(key)
             found = before if before is not None and before[0] is pod else (pod, self._find(pod))
             known[key] = found
-            if found[1] != NOBODY:
-                groups[found[1]].append(pod)
+            owner = found[1]
+            if owner != NOBODY:
+                groups[owner].append(pod)
             if pod.devices:
-                holders.append(found)
+                holders.append((pod, owner != NOBODY))
         self._pods, self._known = pods, known
         self._assigned = Assigned(groups, holders)
         return self._assigned

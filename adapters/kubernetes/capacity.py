@@ -55,11 +55,12 @@ def held_by(holders: Iterable[tuple[PodView, bool]], kept: Iterable[tuple[Place,
     """
     taken: dict[Place, int] = {}
     preemptible: dict[Place, Counter[int]] = {}
+    gone, ending = Life.GONE, Life.ENDING  # ten thousand pods come by here in every tick
     for pod, ours in holders:
         life, node = pod.lived.life, pod.node
-        if not node or life is Life.GONE:
+        if not node or life is gone:
             continue
-        leaves = not ours and pod.priority < below and life is not Life.ENDING
+        leaves = not ours and pod.priority < below and life is not ending
         for kind, count in pod.devices.items():
             place = node, kind
             taken[place] = taken.get(place, 0) + count

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from adapters.kubernetes.assignment import NOBODY, Assigned
+from adapters.kubernetes.assignment import Assigned
 from adapters.kubernetes.binding import NEVER_PREEMPTS, Bound
 from adapters.kubernetes.capacity import Held, Place, held_by, keeps
 from adapters.kubernetes.nodes import Heard, NodeView
@@ -80,7 +80,7 @@ def _fleet(bound: Bound, found: Sequence[tuple[Replica, Sequence[PodView]]]) -> 
 def held_of(fleets: Sequence[Fleet], assigned: Assigned) -> Held:
     """What all pods hold of the nodes' devices."""
     return held_by(
-        ((pod, owner != NOBODY) for pod, owner in assigned.holders),
+        assigned.holders,
         (each for fleet in fleets for each in fleet.held),
         below=max((fleet.bound.priority for fleet in fleets), default=NEVER_PREEMPTS),
     )
