@@ -25,9 +25,9 @@ DEFAULT_SCALER_ADDRESS = "gpu-autoscaler.gpu-autoscaler.svc:9090"
 # KEDA's admission webhook refuses a longer name, which also becomes a label's value.
 _LONGEST_NAME = 63
 # From here on the field is there (alpha, behind a feature gate), and on by default (beta); KEP-4951.
-_TOLERANCE_FROM, _TOLERANCE_BY_DEFAULT_FROM = (1, 33), (1, 35)
+TOLERANCE_FROM, TOLERANCE_BY_DEFAULT_FROM = (1, 33), (1, 35)
 # From here on an HPA goes to zero replicas by default (feature gate HPAScaleToZero, beta).
-_ZERO_FROM = (1, 37)
+ZERO_FROM = (1, 37)
 # Any within the API's limits: the policies allow all replicas at once.
 _POLICY_PERIOD_S = 15
 _POLLING_S = 10
@@ -181,10 +181,10 @@ def _scalable(target: TargetRef) -> tuple[TargetRef, tuple[str, ...]]:
 
 def _hpa(service: ScaledService, part: _Part, kubernetes: KubernetesVersion) -> _Document:
     remarks, lowest = list(part.remarks), part.min_replicas
-    if lowest == 0 and not kubernetes.at_least(_ZERO_FROM):
+    if lowest == 0 and not kubernetes.at_least(ZERO_FROM):
         lowest = 1
         remarks.append(
-            f"An HPA of Kubernetes {kubernetes} goes to 1 replica at least; 0 takes {_text(_ZERO_FROM)}, or the "
+            f"An HPA of Kubernetes {kubernetes} goes to 1 replica at least; 0 takes {_text(ZERO_FROM)}, or the "
             "feature gate HPAScaleToZero on API server and controller manager and then minReplicas: 0"
         )
     labels: dict[str, Value] = {"service": service.name}
@@ -277,13 +277,13 @@ def _behavior(max_replicas: int, kubernetes: KubernetesVersion) -> tuple[dict[st
         "scaleUp": _rules(max_replicas, kubernetes),
         "scaleDown": _rules(max_replicas, kubernetes),
     }
-    if kubernetes.at_least(_TOLERANCE_BY_DEFAULT_FROM):
+    if kubernetes.at_least(TOLERANCE_BY_DEFAULT_FROM):
         return behavior, ()
     lost = "changes of up to 10 % are ignored, so from 10 replicas on a step of 1, from 20 on a step of 2"
-    if kubernetes.at_least(_TOLERANCE_FROM):
+    if kubernetes.at_least(TOLERANCE_FROM):
         said = f"Kubernetes {kubernetes} drops tolerance while its feature gate HPAConfigurableTolerance is off; then"
         return behavior, (f"{said} {lost}",)
-    said = f"Kubernetes {kubernetes} knows no tolerance of a single HPA (from {_text(_TOLERANCE_FROM)} on):"
+    said = f"Kubernetes {kubernetes} knows no tolerance of a single HPA (from {_text(TOLERANCE_FROM)} on):"
     cure = "Set --horizontal-pod-autoscaler-tolerance=0 on the controller manager if you can"
     return behavior, (f"{said} {lost}. {cure}",)
 
@@ -294,7 +294,7 @@ def _rules(max_replicas: int, kubernetes: KubernetesVersion) -> dict[str, Value]
         "selectPolicy": "Max",
         "policies": [{"type": "Pods", "value": max(1, max_replicas), "periodSeconds": _POLICY_PERIOD_S}],
     }
-    if kubernetes.at_least(_TOLERANCE_FROM):
+    if kubernetes.at_least(TOLERANCE_FROM):
         rules["tolerance"] = "0"
     return rules
 
