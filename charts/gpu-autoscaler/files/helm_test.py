@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 
 
-def ask(path: str) -> object:
+def ask(path: str) -> dict:
     request = urllib.request.Request(os.environ["API"] + path)
     if os.environ.get("TOKEN"):
         request.add_header("Authorization", "Bearer " + os.environ["TOKEN"])
@@ -17,8 +17,8 @@ def ask(path: str) -> object:
 
 try:
     print("/readyz:", json.dumps(ask("/readyz")))
-    services = ask("/api/v1/services")
-    print("/api/v1/services:", json.dumps(services)[:200])
+    services = ask("/api/v1/services")["services"]
+    print("services:", ", ".join(each["service"] for each in services) or "none yet")
 except urllib.error.HTTPError as error:
     sys.exit(f"{error.url}: HTTP {error.code}: {error.read().decode(errors='replace')}")
 except OSError as error:

@@ -1,0 +1,50 @@
+"""What the chart comes to for some values, by the real helm."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster.build import program
+
+CHART = Path(__file__).parents[2] / "charts" / "gpu-autoscaler"
+RELEASE = "gpu-autoscaler"
+NAMESPACE = "scaling"
+
+# Objects of any kind; what a test looks at is its own to know.
+Json = dict[str, Any]
+
+
+class RefusedByHelm(Exception):
+    """Helm refused; the message is what it printed."""
+
+
+def render(values: Mapping[str, object] | None = None) -> list[Json]:
+    """The objects that ``helm template`` makes. Raises RefusedByHelm, or MissingProgramError without helm."""
+    return [each for each in yaml.safe_load_all(render_text(values)) if each]
+
+
+def render_text(values: Mapping[str, object] | None = None, *, show: Sequence[str] = ()) -> str:
+    """The same as text; ``show`` names the only templates that are wanted."""
+    only = [f"--show-only={name}" for name in show]
+    command = [str(program("helm")), "template", RELEASE, str(CHART), f"--namespace={NAMESPACE}", *only, "--values=-"]
+    done = subprocess.run(command, input=json.dumps(values or {}), check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RefusedByHelm(done.stderr)
+    return done.stdout
+
+
+def of_kind(objects: Iterable[Json], kind: str) -> list[Json]:
+    """Those of one kind."""
+    return [each for each in objects if each["kind"] == kind]
+
+
+def one(objects: Iterable[Json], kind: str) -> Json:
+    """The only one of a kind."""
+    (found,) = of_kind(objects, kind)
+    return found
