@@ -78,8 +78,12 @@ def gateway_progress(
     if earlier.at_s >= reading.at_s:
         return Unknown(UnknownReason.STALE, "no new figures of the gateway since the last tick")
     same = reading.started_s == earlier.started_s and reading.arrivals >= earlier.arrivals
+    # What came in before a new start was counted by nobody: it is unknown, not none.
+    since_s = earlier.at_s if same else max(earlier.at_s, reading.started_s)
+    if since_s >= reading.at_s:
+        return Unknown(UnknownReason.WARMING_UP, "first figures of the gateway since its start")
     return Counted(
-        span_s=reading.at_s - earlier.at_s,
+        span_s=reading.at_s - since_s,
         arrivals=reading.arrivals - (earlier.arrivals if same else 0.0),
         judged=max(0.0, reading.judged - (earlier.judged if same else 0.0)),
         within_slo=max(0.0, reading.within_slo - (earlier.within_slo if same else 0.0)),
