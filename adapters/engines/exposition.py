@@ -96,8 +96,15 @@ class Page:
 class PageParser:
     """Reads pages and remembers the series it has met. Not for use from two threads at once."""
 
-    def __init__(self, wanted: Collection[str] | None = None, *, cache_bytes: int = 32 * 1024 * 1024) -> None:
-        """``wanted``: the sample names to read; None reads every one."""
+    def __init__(
+        self,
+        wanted: Collection[str] | None = None,
+        *,
+        cache_bytes: int = 32 * 1024 * 1024,
+        max_wanted_bytes: int = MAX_WANTED_BYTES,
+    ) -> None:
+        """``wanted``: the sample names to read, None for all. ``max_wanted_bytes``: of their lines in a page."""
+        self._max_wanted_bytes = max_wanted_bytes
         self._wanted = None if wanted is None else frozenset(name.encode() for name in wanted)
         self._known: BoundedCache[bytes, Series] = BoundedCache(limit_bytes=cache_bytes)
         self._names: BoundedCache[bytes, bytes] = BoundedCache(limit_bytes=cache_bytes // 8)
@@ -138,8 +145,8 @@ class PageParser:
                 names[name] = None
                 continue
             wanted_bytes += len(line)
-            if len(line) > MAX_LINE_BYTES or wanted_bytes > MAX_WANTED_BYTES:
-                raise UnreadablePageError(UnknownReason.PAGE_TOO_LARGE, _too_large(len(line)))
+            if len(line) > MAX_LINE_BYTES or wanted_bytes > self._max_wanted_bytes:
+                raise UnreadablePageError(UnknownReason.PAGE_TOO_LARGE, self._too_large(len(line)))
             prefix, one, value = self._sample(line)
             names[one.name.encode()] = None
             prefixes.append(prefix)
@@ -163,6 +170,11 @@ class PageParser:
             known, _ = _read_with_library(line)
             self._known.put(prefix, known, size_bytes=2 * len(prefix) + _ENTRY_BYTES)
         return prefix, known, value
+
+    def _too_large(self, line_bytes: int) -> str:
+        if line_bytes > MAX_LINE_BYTES:
+            return f"a line of {line_bytes} bytes (at most {MAX_LINE_BYTES})"
+        return f"more than {self._max_wanted_bytes} bytes of series that are read"
 
     def _shared(self, prefix: bytes) -> bytes:
         """The one copy of a text that many pages repeat."""
@@ -260,12 +272,6 @@ def _text(line: bytes) -> str:
 
 def _shown(line: bytes) -> str:
     return repr(line[:80])[1:] + ("..." if len(line) > 80 else "")
-
-
-def _too_large(line_bytes: int) -> str:
-    if line_bytes > MAX_LINE_BYTES:
-        return f"a line of {line_bytes} bytes (at most {MAX_LINE_BYTES})"
-    return f"more than {MAX_WANTED_BYTES} bytes of series of one engine"
 
 
 def declared_type(types: dict[str, str], family: str) -> str | None:
