@@ -88,6 +88,7 @@ class Leading:
                 in_flight=self._readings.in_flight,
                 histories=histories,
                 now_s=clock.now_s,
+                last_asked=self._last_asked,
                 changed=self._changed_by_others,
             )
             self._inventory = KubernetesInventory(
@@ -199,6 +200,10 @@ class Leading:
                 and decision.at_s - each.unschedulable_since_s >= resource.service.unschedulable_deadline_s
             ),
         )
+
+    def _last_asked(self, resource: AutoscalerResource, variant: str) -> int | None:
+        publication = self._resources.of(resource.namespace, resource.name)
+        return dict(publication.targets).get(variant) if publication is not None else None
 
     def _changed_by_others(self, resource: AutoscalerResource, view: TargetView, change: ForeignChange) -> None:
         self._tell(resource, EventType.NORMAL, "CountChanged", "Observe", f"{view.scaled}: {change}")

@@ -28,6 +28,11 @@ class ForeignChange:
     after: int
     answers_us: bool
 
+    @property
+    def switches(self) -> bool:
+        """Off or on again: a wish about the service, not another opinion of its size."""
+        return self.before == 0 or self.after == 0
+
     def __str__(self) -> str:
         return f"{self.manager} changed the count from {self.before} to {self.after}"
 
@@ -67,7 +72,7 @@ class CountHistory:
             after=view.replicas,
             answers_us=self.written is not None and now_s - self.written_s <= _ANSWERED_WITHIN_S,
         )
-        if change.answers_us:
+        if change.answers_us and not change.switches:
             answers = (*answers, change)
         return replace(self, seen=view.replicas, changed=change, answers=answers), change
 

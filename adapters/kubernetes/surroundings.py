@@ -14,7 +14,7 @@ from adapters.kubernetes.pod_life import Life
 from adapters.kubernetes.pods import PodView
 from adapters.kubernetes.target_view import TargetView
 from adapters.kubernetes.targets import Targeted
-from autoscaler.domain.resource import AutoscalerResource
+from autoscaler.domain.resource import AutoscalerResource, Mode
 from autoscaler.domain.service import ServiceId
 
 _STANDINGS = {Life.UNSCHEDULED: Standing.UNSCHEDULABLE, Life.READY: Standing.READY, Life.UNREADY: Standing.READY}
@@ -37,10 +37,12 @@ class Judges:
         in_flight: Callable[[str], float | None],
         histories: CountHistories,
         now_s: Callable[[], float],
+        last_asked: Callable[[AutoscalerResource, str], int | None],
         changed: Callable[[AutoscalerResource, TargetView, ForeignChange], None],
     ) -> None:
         """``in_flight``: requests that the replica of that name works on, None where that is not known.
-        ``changed``: told of each count that somebody else has set.
+        ``last_asked``: what an earlier leader last asked for of a variant, as far as it is told.
+        ``changed``: told of each count of ours that somebody else has set.
         """
         self._resources = resources
         self._targeted = targeted
@@ -49,6 +51,7 @@ class Judges:
         self._in_flight = in_flight
         self._histories = histories
         self._now_s = now_s
+        self._last_asked = last_asked
         self._changed = changed
         self._seen: Targeted | None = None
         self._found: Mapping[tuple[ServiceId, str], Ownership] = {}
@@ -104,9 +107,7 @@ class Judges:
             for source in resource.sources
             if isinstance(view := targeted.get((resource.namespace, source.target)), TargetView)
         ]
-        asking = {claim.view.uid: claim.resource for claim in claims}
-        for view, change in self._histories.look([claim.view for claim in claims], now_s=self._now_s()):
-            self._changed(asking[view.uid], view, change)
+        self._look_at_counts([claim for claim in claims if claim.resource.mode is Mode.SCALE])
         lost = contested(claims)
         totals: dict[ServiceId, int] = {}
         for claim in claims:
@@ -127,3 +128,14 @@ class Judges:
             for claim in claims
         }
         self._seen = targeted
+
+    def _look_at_counts(self, claims: Sequence[Claim]) -> None:
+        """Of targets that we write: in Mode.ADVISE every change is somebody else's, and none is news."""
+        now_s = self._now_s()
+        for claim in claims:
+            asked = self._last_asked(claim.resource, claim.variant)
+            if asked is not None:
+                self._histories.recall(claim.view, asked, now_s=now_s)
+        asking = {claim.view.uid: claim.resource for claim in claims}
+        for view, change in self._histories.look([claim.view for claim in claims], now_s=now_s):
+            self._changed(asking[view.uid], view, change)

@@ -257,6 +257,17 @@ def test_a_hand_is_obeyed_once_and_a_second_time_stops_us() -> None:
     assert (quarrel.owner() or "").startswith("kubectl-scale, which sets ours back (6 -> 4 at 2026-11-30T12:01:20Z)")
 
 
+def test_switching_the_service_off_and_on_again_is_no_quarrel() -> None:
+    quarrel = Quarrel()
+    for _ in range(2):
+        quarrel.set(5)
+        quarrel.set(0, "kubectl-scale")
+        quarrel.look()
+        quarrel.set(1, "kubectl-scale")
+        quarrel.look()
+    assert quarrel.owner() is None
+
+
 def test_one_answer_of_argo_stops_us() -> None:
     quarrel = Quarrel()
     quarrel.set(5)

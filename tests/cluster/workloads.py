@@ -77,11 +77,14 @@ def await_ready_pods(cluster: Cluster, namespace: str, count: int, *, app: str =
     return await_pods(cluster, namespace, all_ready, f"{count} ready pods in {namespace}", app=app)
 
 
-def ask(pod: Json, path: str, body: object = None, *, port: int = 8000, timeout_s: float = 30.0) -> tuple[int, bytes]:
-    """One HTTP request to a pod's address; status and body. Raises OSError where nobody listens."""
+def ask(
+    pod: Json, path: str, body: object = None, *, method: str = "", port: int = 8000, timeout_s: float = 30.0
+) -> tuple[int, bytes]:
+    """One HTTP request to a pod's address, GET or (with a body) POST unless named; status and body. Raises OSError."""
     connection = http.client.HTTPConnection(pod["status"]["podIP"], port, timeout=timeout_s)
     try:
-        connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body))
+        chosen = method or ("GET" if body is None else "POST")
+        connection.request(chosen, path, None if body is None else json.dumps(body))
         response = connection.getresponse()
         return response.status, response.read()
     finally:
