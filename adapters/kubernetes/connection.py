@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from pathlib import Path
 from time import monotonic
@@ -180,6 +181,17 @@ class KubernetesApi:
         if response.status // 100 != 2:
             raise self._refused(doing, response, monotonic() + silence_s)
         return LineStream(response, doing=doing)
+
+    def server_date_s(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> float:
+        """The server's clock (header Date), in whole seconds since the epoch. Raises InvalidAnswerError without it."""
+        doing, ends_s = "GET /version", monotonic() + timeout_s
+        response = self._send("GET", "/version", query=_NO_QUERY, timeout=urllib3.Timeout(total=timeout_s))
+        body_of(response, doing=doing, ends_s=ends_s)
+        written = response.headers.get("Date", "")
+        try:
+            return parsedate_to_datetime(written).timestamp()
+        except ValueError as error:
+            raise InvalidAnswerError(f"{doing}: wanted a header Date, got {written!r}") from error
 
     def close(self) -> None:
         """Let go of idle connections."""
