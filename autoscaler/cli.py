@@ -23,6 +23,7 @@ from autoscaler.codec import to_plain
 from autoscaler.compose import collect_garbage_less_often
 from autoscaler.config import ConfigError, ConfigFile, json_schema, load
 from autoscaler.config.resource_crd import definition_file
+from autoscaler.doctor_command import doctor
 from autoscaler.domain.plan import ServiceDecision
 from autoscaler.domain.service import Engine, ServiceId
 from autoscaler.kubernetes_run import KubernetesRun
@@ -42,6 +43,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(manifests_app, name="manifests")
+app.command()(doctor)
 
 
 class Output(StrEnum):
