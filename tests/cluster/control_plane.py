@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,17 @@ _CONTROLLERS = (
     *("taint-eviction", "pod-garbage-collector", "resourcequota", "resourceclaim", "clusterrole-aggregation"),
 )
 
+# What service accounts of tests ask for, one JSON object a line; the cluster's own are left out.
+_AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "userGroups": ["system:serviceaccounts:kube-system", "system:masters"]},
+        {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
+    ],
+}
+
 
 class ControlPlane:
     """One control plane; its files are in ``folder``. ``start`` brings it up, ``Processes`` takes it down."""
@@ -33,6 +45,8 @@ class ControlPlane:
         self.server = f"https://127.0.0.1:{self.port}"
         self.kubeconfig = self._kubeconfig("admin", certificates.admin)
         self.api = ApiClient(self.port, ca=str(certificates.ca.certificate), client=certificates.admin)
+        self.audit_log = folder / "audit.jsonl"
+        self._audit_policy = folder / "audit-policy.json"
         self._etcd: ManagedProcess | None = None
         self._api_server: ManagedProcess | None = None
 
@@ -62,6 +76,7 @@ class ControlPlane:
 
     def start_api_server(self) -> None:
         """Start it over the same etcd and port; returns when it is ready."""
+        self._audit_policy.write_text(json.dumps(_AUDIT))
         self._api_server = self._processes.start("kube-apiserver", self._api_server_command())
         self._processes.await_ready(self._api_server, self.api.ready)
 
@@ -101,6 +116,7 @@ class ControlPlane:
             f"--tls-cert-file={made.api_server.certificate}",
             f"--tls-private-key-file={made.api_server.key}",
             f"--client-ca-file={made.ca.certificate}",
+            *(f"--audit-policy-file={self._audit_policy}", f"--audit-log-path={self.audit_log}"),
             *("--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/16", "--allow-privileged=true"),
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={made.service_account_public_key}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -73,6 +74,12 @@ class Cluster:
         spec = {"expirationSeconds": 3600, "audiences": list(audiences)}
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         return str(self.api.post(path, request)["status"]["token"])
+
+    def asked_for(self, namespace: str, service_account: str) -> list[Json]:
+        """What a service account has asked the API server for: audit events, in the order of their answers."""
+        user = f"system:serviceaccount:{namespace}:{service_account}"
+        lines = self._control_plane.audit_log.read_text().splitlines()
+        return [event for line in lines if (event := json.loads(line))["user"]["username"] == user]
 
     def kubeconfig_for_service_account(self, namespace: str, name: str) -> Path:
         """A kubeconfig with such a token, to act with that account's rights; its default namespace is the account's."""
