@@ -12,7 +12,7 @@ from adapters.kubernetes.nodes import Heard, NodeView
 from adapters.kubernetes.pod_life import Life
 from adapters.kubernetes.pods import PodView
 from autoscaler.domain.cluster import Phase, Replica
-from autoscaler.domain.resource import MetricsEndpoint
+from autoscaler.domain.resource import MetricsEndpoint, Scheme
 from autoscaler.domain.service import DeviceRequest, ServiceId
 
 FLAP_S = 60.0  # a readiness probe that fails for less is taken for load or a hiccup
@@ -140,11 +140,15 @@ def single(
 
 def metrics_url(pod: PodView, endpoint: MetricsEndpoint) -> str | None:
     """Of its metrics page; None while it has no address, or where nothing tells the port."""
-    port = _port(pod, endpoint.port)
+    port = metrics_port(pod, endpoint)
     if pod.ip is None or port is None:
         return None
-    host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
-    return f"{endpoint.scheme}://{host}:{port}{endpoint.path}"
+    return f"{address_of(pod.ip, port, scheme=endpoint.scheme)}{endpoint.path}"
+
+
+def address_of(ip: str, port: int, *, scheme: Scheme) -> str:
+    """A URL without a path."""
+    return f"{scheme}://[{ip}]:{port}" if ":" in ip else f"{scheme}://{ip}:{port}"
 
 
 def no_metrics_port(pod: PodView, endpoint: MetricsEndpoint) -> str:
@@ -155,7 +159,9 @@ def no_metrics_port(pod: PodView, endpoint: MetricsEndpoint) -> str:
     return f"which port has the metrics is not said (its containers have: {named}); set spec.metrics.port"
 
 
-def _port(pod: PodView, wanted: int | str | None) -> int | None:
+def metrics_port(pod: PodView, endpoint: MetricsEndpoint) -> int | None:
+    """Of its metrics page; None where nothing tells it."""
+    wanted = endpoint.port
     if isinstance(wanted, int):
         return wanted
     named = dict(reversed(pod.ports))
