@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 
+from adapters.engines.gateway_scraper import GatewayScraper
 from adapters.engines.pods import PodScraper
 from adapters.kubernetes.collections import WatchedCluster
 from adapters.kubernetes.connection import KubernetesApi
@@ -15,6 +16,7 @@ from adapters.kubernetes.count_history import CountHistories, ForeignChange
 from adapters.kubernetes.event_folding import EventType, Subject
 from adapters.kubernetes.events import EventRecorder
 from adapters.kubernetes.foreign_scalers import ForeignScalers
+from adapters.kubernetes.gateways import GatewayPods
 from adapters.kubernetes.inventory import KubernetesInventory
 from adapters.kubernetes.resources import RESOURCES, WatchedResources
 from adapters.kubernetes.scaling import KubernetesActuator, NoticeKind, ScaleNotice
@@ -25,7 +27,7 @@ from adapters.kubernetes.target_view import TargetView
 from adapters.kubernetes.targets import Targets
 from adapters.serving.store import DecisionBoard
 from adapters.wallclock import WallClock
-from autoscaler.compose import build_controller
+from autoscaler.compose import JoinedSource, build_controller
 from autoscaler.config.kubernetes_settings import KubernetesSettings
 from autoscaler.controller import Controller, Ports
 from autoscaler.domain.cluster import ClusterSnapshot, Replica
@@ -57,7 +59,9 @@ class Leading:
         events: EventRecorder,
         clock: WallClock,
         leads: Callable[[], bool],
+        namespace: str | None,
     ) -> None:
+        """``namespace``: the controller's own, None where it is not known."""
         self._resources = resources
         self._params = params
         self._board = board
@@ -78,7 +82,14 @@ class Leading:
                 max_connections=settings.scrape.max_connections,
             )
             opened.callback(scraper.close)
-            self._readings = RememberedReadings(scraper)
+            gateways = GatewayPods(
+                resources=resources.usable, pods=cluster.views.pods, namespace=namespace, now_s=clock.now_s
+            )
+            counting = GatewayScraper(
+                clock=clock, gateways=gateways.pages, wake=clock.wake, timeout_s=settings.scrape.timeout_s
+            )
+            opened.callback(counting.close)
+            self._readings = RememberedReadings(JoinedSource([scraper, counting]))
             histories = CountHistories()
             self._judges = Judges(
                 resources=resources.usable,

@@ -8,12 +8,10 @@ import secrets
 import socket
 from contextlib import ExitStack
 from importlib.metadata import version
-from pathlib import Path
 from types import TracebackType
 
 from adapters.kubernetes.authentication import ApiReviews, TrustWatch
 from adapters.kubernetes.collections import WatchedCluster
-from adapters.kubernetes.connection import KubernetesApi
 from adapters.kubernetes.election import Terms
 from adapters.kubernetes.events import EventRecorder
 from adapters.kubernetes.leadership import Leadership
@@ -27,6 +25,7 @@ from adapters.serving.keda.server import ScalerServer, ScalerSettings
 from adapters.serving.server import ApiServer
 from adapters.serving.store import DecisionBoard
 from adapters.wallclock import WallClock
+from autoscaler.cluster_access import connect, own_namespace
 from autoscaler.config import ConfigFile
 from autoscaler.config.kubernetes_settings import (
     ElectionSettings,
@@ -42,7 +41,6 @@ from autoscaler.ports import RefusedError
 _log = logging.getLogger(__name__)
 _SYNC_S = 30.0
 _LOOK_S = 1.0
-_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 class KubernetesRun:
@@ -56,7 +54,7 @@ class KubernetesRun:
         self._stopping = False
         self._leading: Leading | None = None
         with ExitStack() as opened:
-            self._api = _connect(settings)
+            self._api = connect(settings)
             identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{secrets.token_hex(4)}"
             self._resources = WatchedResources(
                 self._api, parse=parse_resource, namespaces=settings.namespaces, now_s=self._clock.now_s
@@ -120,6 +118,7 @@ class KubernetesRun:
                     events=self._events,
                     clock=self._clock,
                     leads=self._leads,
+                    namespace=own_namespace(),
                 )
             )
             self._leading = leading
@@ -144,7 +143,7 @@ class KubernetesRun:
         terms = Terms(identity=identity, lease_s=settings.lease_s, renew_s=settings.renew_s, retry_s=settings.retry_s)
         return Leadership(
             self._api,
-            namespace=settings.namespace or _own_namespace(),
+            namespace=_lease_namespace(settings),
             name=settings.lease_name,
             terms=terms,
             now_s=self._clock.now_s,
@@ -195,26 +194,15 @@ class KubernetesRun:
             opened.callback(self.external_scaler.stop)
 
 
-def _connect(settings: KubernetesSettings) -> KubernetesApi:
-    """As a pod where this is one, unless a kubeconfig is named."""
-    in_cluster = "KUBERNETES_SERVICE_HOST" in os.environ
-    if settings.kubeconfig is None and settings.context is None and in_cluster:
-        return KubernetesApi.in_cluster()
-    return KubernetesApi.of_kubeconfig(settings.kubeconfig, context=settings.context)
-
-
-def _own_namespace() -> str:
-    """Where this replica runs."""
-    named = os.environ.get("POD_NAMESPACE")
-    if named:
-        return named
-    try:
-        return _NAMESPACE_FILE.read_text().strip()
-    except OSError as error:
+def _lease_namespace(settings: ElectionSettings) -> str:
+    """Where the Lease is: here, unless another place is named."""
+    namespace = settings.namespace or own_namespace()
+    if namespace is None:
         raise RefusedError(
             "kubernetes.leaderElection.namespace: say where the Lease is to be; this is no pod, and POD_NAMESPACE is "
             "not set"
-        ) from error
+        )
+    return namespace
 
 
 def _scaler_settings(settings: ExternalScalerSettings) -> ScalerSettings:
