@@ -66,7 +66,7 @@ test: setup ## run every test that Python alone can carry (PYTEST_ARGS: more arg
 .PHONY: test-cluster
 test-cluster: setup ## build a real control plane (from source, once, 15 minutes; needs Go) and run the tests on it
 	$(BIN)/python -m tests.cluster.build
-	$(BIN)/python -m pytest -m cluster --timeout 600 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m cluster --timeout 600 -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 .PHONY: test-engines
 test-engines: setup ## fetch real engines (6 GB, once) and run the tests on them

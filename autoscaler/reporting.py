@@ -31,10 +31,22 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
+class PlainLines(logging.Formatter):
+    """A log record as a line for a person at a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Time, level, message and why."""
+        line = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname.lower():7} {record.getMessage()}"
+        why = getattr(record, "fields", {}).get("detail")
+        if why:
+            line += f"  ({why})"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
 def log_to(stream: TextIO = sys.stderr, *, level: int = logging.INFO) -> None:
-    """Send every logger's lines to ``stream``."""
+    """Send every logger's lines to ``stream``: for people where that is a terminal, else as JSON."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(PlainLines() if stream.isatty() else JsonLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
