@@ -26,6 +26,7 @@ from autoscaler.config.resource_crd import definition_file
 from autoscaler.doctor_command import doctor
 from autoscaler.domain.plan import ServiceDecision
 from autoscaler.domain.service import Engine, ServiceId
+from autoscaler.gateway_run import GatewayRun
 from autoscaler.kubernetes_run import KubernetesRun
 from autoscaler.local_look import Onlooker
 from autoscaler.local_run import LocalRun
@@ -93,6 +94,23 @@ def run(
             print(f"gateway    http://{gateway.host}:{gateway.port}/", file=sys.stderr)
             print(f"dashboard  {local.api.url}", file=sys.stderr, flush=True)
             local.run()
+    except PortError as error:
+        _fail(str(error))
+
+
+@app.command()
+def gateway(config: Config = Path("gpu-autoscaler.yaml")) -> None:
+    """Be the gateway of a cluster, in a pod of its own: hold, route and count requests to services that name it."""
+    log_to()
+    collect_garbage_less_often()
+    try:
+        cluster = _config(config).settings.kubernetes
+        if cluster is None:
+            _fail("gateway is for a cluster: the configuration has no key kubernetes; `run` starts one on this machine")
+        with GatewayRun(_config(config), cluster) as running:
+            _stop_on_signals(running.stop)
+            print(f"gateway  port {running.identity.port}, metrics {running.identity.metrics_port}", file=sys.stderr)
+            running.run()
     except PortError as error:
         _fail(str(error))
 

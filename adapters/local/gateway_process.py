@@ -33,10 +33,12 @@ _REPLACED_GRACE_S = 3600.0
 class GatewayProcess:
     """The one gateway of a state directory. It goes on running when this object, or the process it is in, is gone."""
 
-    def __init__(self, *, directory: Path, settings: GatewaySettings) -> None:
-        """``directory``: where its socket (``gateway.sock``) and its log (``gateway.log``) are; has to exist."""
+    def __init__(self, *, directory: Path, settings: GatewaySettings, log_path: Path | None = None) -> None:
+        """``directory``: where its socket (``gateway.sock``) and, unless ``log_path`` says else, its log
+        (``gateway.log``) are; has to exist.
+        """
         self._socket_path = directory / "gateway.sock"
-        self._log_path = directory / "gateway.log"
+        self._log_path = directory / "gateway.log" if log_path is None else log_path
         self.settings = settings
         self.client = GatewayClient(self._socket_path)
 

@@ -7,12 +7,14 @@ from pathlib import Path
 
 from adapters.serving.external.settings import ExternalMetricsSettings
 from autoscaler.config.kubernetes_schema import (
+    ClusterGatewaySection,
     ElectionSection,
     ExternalMetricsSection,
     ExternalScalerSection,
     KubernetesSection,
 )
 from autoscaler.config.kubernetes_settings import (
+    ClusterGatewaySettings,
     ElectionSettings,
     ExternalScalerSettings,
     KubernetesSettings,
@@ -41,6 +43,10 @@ def kubernetes_findings(file: FileSection, refused: frozenset[str]) -> Iterator[
     )
     yield from _election(section.leader_election)
     yield from _certificates(section)
+    gateway = section.gateway
+    if gateway.port and gateway.port == gateway.metrics_port:
+        path = ("kubernetes", "gateway", "metricsPort")
+        yield path, f"{gateway.port} is the port for clients too; one of them has to move"
     if "api" not in refused:
         yield from _ports(file, section)
 
@@ -55,6 +61,7 @@ def kubernetes_settings(section: KubernetesSection, folder: Path) -> KubernetesS
         external_metrics=_external_metrics(section.external_metrics, folder),
         external_scaler=_external_scaler(section.external_scaler, folder),
         scrape=ScrapeSettings(max_connections=section.scrape.max_connections, timeout_s=section.scrape.timeout),
+        gateway=_gateway(section.gateway),
         node_autoscaling=section.node_autoscaling,
     )
 
@@ -105,6 +112,18 @@ def _election_settings(section: ElectionSection) -> ElectionSettings | None:
         lease_s=section.lease_duration_seconds,
         renew_s=section.renew_deadline,
         retry_s=section.retry_period,
+    )
+
+
+def _gateway(section: ClusterGatewaySection) -> ClusterGatewaySettings:
+    return ClusterGatewaySettings(
+        max_body_bytes=section.max_body,
+        connect_timeout_s=section.connect_timeout,
+        host=section.host,
+        port=section.port,
+        metrics_host=section.metrics_host,
+        metrics_port=section.metrics_port,
+        grace_s=section.grace_period,
     )
 
 

@@ -8,10 +8,11 @@ from pydantic import Field
 
 from adapters.engines.fetching import DEFAULT_TIMEOUT_S
 from adapters.kubernetes.election import Terms
+from adapters.local.template import GatewaySettings
 from adapters.serving.external.settings import ExternalMetricsSettings
 from autoscaler.config.fields import FileName, Host, Name, Port, Section, default_of
-from autoscaler.config.kubernetes_settings import ExternalScalerSettings
-from autoscaler.config.units import Duration
+from autoscaler.config.kubernetes_settings import ClusterGatewaySettings, ExternalScalerSettings
+from autoscaler.config.units import ByteSize, Duration
 
 ShortTime = Annotated[float, Duration(above_s=0.0, at_most_s=60.0)]
 LeaseTime = Annotated[int, Field(ge=1, le=60)]
@@ -78,6 +79,30 @@ class ScrapeSection(Section):
     """Time for one page, its last byte included."""
 
 
+class ClusterGatewaySection(Section):
+    """The gateway, ``gpu-autoscaler gateway``, in pods of its own. It routes to the services whose InferenceAutoscaler
+    has the key ``gateway``.
+    """
+
+    host: Host = default_of(ClusterGatewaySettings, "host")
+    """Address to take requests at."""
+    port: Port = default_of(ClusterGatewaySettings, "port")
+    """Port to take requests at; 0: any free one."""
+    metrics_host: Host = default_of(ClusterGatewaySettings, "metrics_host")
+    """Address of its own pages, /metrics, /healthz and /readyz, which are not for clients."""
+    metrics_port: Port = default_of(ClusterGatewaySettings, "metrics_port")
+    """Port of its own pages; 0: any free one."""
+    max_body: Annotated[int, ByteSize(at_least=1024, at_most=16 * 2**30)] = default_of(
+        GatewaySettings, "max_body_bytes"
+    )
+    """Largest request body."""
+    connect_timeout: ShortTime = default_of(GatewaySettings, "connect_timeout_s")
+    """How long to try one replica before the next."""
+    grace_period: Annotated[float, Duration()] = default_of(ClusterGatewaySettings, "grace_s")
+    """How long requests in flight may go on once it is told to end; the pod's terminationGracePeriodSeconds has to
+    be longer."""
+
+
 class KubernetesSection(Section):
     """The controller in a cluster. What to serve and what to promise stands in InferenceAutoscaler resources."""
 
@@ -95,6 +120,8 @@ class KubernetesSection(Section):
     """The server for KEDA."""
     scrape: ScrapeSection = ScrapeSection()
     """How metrics pages are fetched."""
+    gateway: ClusterGatewaySection = ClusterGatewaySection()
+    """The gateway that `gpu-autoscaler gateway` starts."""
     node_autoscaling: bool = False
     """On where nodes are made for pods that wait for one (cluster autoscaler, Karpenter): replicas may then be asked
     for that no present node can take."""

@@ -46,13 +46,29 @@ class ScrapeSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterGatewaySettings:
+    """Where a gateway in a pod listens, for clients and for whoever asks for its own pages, and what it accepts.
+
+    ``grace_s``: for requests in flight when it is told to end.
+    """
+
+    max_body_bytes: int
+    connect_timeout_s: float
+    host: str = "0.0.0.0"
+    port: int = 8080
+    metrics_host: str = "0.0.0.0"
+    metrics_port: int = 8081
+    grace_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesSettings:
     """How the controller works in a cluster.
 
     ``namespaces``: where InferenceAutoscalers are looked for; empty: everywhere. ``kubeconfig``, ``context``: how the
     API server is reached; None: as a pod, or by the usual kubeconfig where it is none. ``election`` None: this replica
-    leads without asking. ``external_metrics``, ``external_scaler`` None: not served. ``node_autoscaling``: nodes are
-    made for pods that wait for one.
+    leads without asking. ``external_metrics``, ``external_scaler`` None: not served. ``gateway``: for a process that
+    is one. ``node_autoscaling``: nodes are made for pods that wait for one.
     """
 
     namespaces: tuple[str, ...]
@@ -62,4 +78,5 @@ class KubernetesSettings:
     external_metrics: ExternalMetricsSettings | None
     external_scaler: ExternalScalerSettings | None
     scrape: ScrapeSettings
+    gateway: ClusterGatewaySettings
     node_autoscaling: bool

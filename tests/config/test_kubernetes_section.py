@@ -36,6 +36,7 @@ def test_all_of_it_is_taken_over(write: Callable[[str], Path]) -> None:
           externalMetrics: {enabled: true, port: 7443, certificateFile: /tls/tls.crt, keyFile: tls.key, audiences: [us]}
           externalScaler: {enabled: true, host: "::", certificateFile: a, keyFile: b, clientCaFile: c}
           scrape: {maxConnections: 8, timeout: 500ms}
+          gateway: {host: "::", port: 80, metricsPort: 81, maxBody: 1MiB, gracePeriod: 5m}
         intervalSeconds: 5
         """
     )
@@ -53,6 +54,9 @@ def test_all_of_it_is_taken_over(write: Callable[[str], Path]) -> None:
     assert scaler is not None
     assert (scaler.host, scaler.client_ca_file) == ("::", path.parent / "c")
     assert (kubernetes.scrape.max_connections, kubernetes.scrape.timeout_s) == (8, 0.5)
+    gateway = kubernetes.gateway
+    assert (gateway.host, gateway.port, gateway.metrics_host, gateway.metrics_port) == ("::", 80, "0.0.0.0", 81)
+    assert (gateway.max_body_bytes, gateway.grace_s) == (2**20, 300.0)
     assert settings.params.interval_s == 5.0
 
 
@@ -123,6 +127,11 @@ def test_the_effective_file_means_the_same(read: Callable[[str], Settings], writ
             "kubernetes: {externalScaler: {enabled: true}}\napi: {port: 9090}",
             "1:30 kubernetes.externalScaler.port: 9090 is the port of the api too; one of them has to move",
             id="one port for two",
+        ),
+        pytest.param(
+            "kubernetes: {gateway: {metricsPort: 8080}}",
+            "1:37 kubernetes.gateway.metricsPort: 8080 is the port for clients too; one of them has to move",
+            id="clients would see the gateway's own pages",
         ),
         pytest.param(
             "kubernetes: {namespaces: [a, b, a]}",
