@@ -149,7 +149,7 @@ def judged_behavior(check: CheckId, subject: str, source: JsonObject, *path: str
     up, down = inner(behavior, "scaleUp"), inner(behavior, "scaleDown")
     dull = [name for name, rules in (("scaleUp", up), ("scaleDown", down)) if _tolerance(rules) != 0.0]
     if dull:
-        message = f"{' and '.join(dull)} have no tolerance of 0: steps of up to 10 % are ignored, 1 of 10 replicas"
+        message = f"no tolerance of 0 in {' and '.join(dull)}: steps of up to 10 % are ignored, 1 of 10 replicas"
         yield warning(check, subject, message, f'{key}.scaleUp and scaleDown: {{tolerance: "0"}}, with policies')
     if _tolerance(up) is not None and not _explicit(up):
         message = (

@@ -24,7 +24,7 @@ GPU = "nvidia.com/gpu"
 ENGINE = "--model chat --startup-s 0"
 ACCOUNT = "gpu-autoscaler"
 CHART = ROOT / "charts/gpu-autoscaler"
-KEEP = {
+GENTLE = {
     "readinessProbe": {"httpGet": {"path": "/health", "port": 8000}},
     "lifecycle": {"preStop": {"sleep": {"seconds": 5}}},
 }
