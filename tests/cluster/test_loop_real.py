@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.cluster.api import ApiError, Json
+from tests.cluster.api import Json
+from tests.cluster.chat import (
+    GPU,
+    autoscaler,
+    deploy,
+    holder_of,
+    hpa_condition,
+    lowest,
+    manifests,
+    member,
+    replicas,
+    resource,
+    serving_external_metrics,
+    write_replicas,
+)
 from tests.cluster.controllers import ControllerProcess, running
 from tests.cluster.load import Load
 from tests.cluster.processes import free_port, wait_for
 from tests.cluster.running import Cluster
-from tests.cluster.workloads import ask, await_ready_pods, condition, deployment, pod_template
+from tests.cluster.workloads import ask, await_ready_pods, condition
 
 pytestmark = pytest.mark.cluster
-
-GPU = "nvidia.com/gpu"
-# About 10 requests/s of 20 tokens in SLO: four sequences at a time, 20 ms a step.
-ENGINE = "--model chat --step-base-ms 18 --max-num-seqs 4 --startup-s 1"
-SLO = {"ttft": "1s", "itl": "100ms"}
-STEP_TIME = {"c": "18ms", "d": "50us", "e": "200ns", "a": "80us"}
 
 
 @pytest.fixture
@@ -37,65 +40,10 @@ def namespace(cluster: Cluster) -> Iterator[str]:
         yield name
 
 
-def autoscaler(name: str = "chat", **spec: Any) -> Json:
-    """An InferenceAutoscaler on the Deployment chat."""
-    return {
-        "apiVersion": "gpu-autoscaler.io/v1alpha1",
-        "kind": "InferenceAutoscaler",
-        "metadata": {"name": name},
-        "spec": {
-            "slo": SLO,
-            "engine": "vllm",
-            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat"},
-            "startup": "3s",
-            "stepTime": STEP_TIME,
-            "maxNumSeqs": 4,
-            "maxReplicas": 6,
-            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 10}},
-            **spec,
-        },
-    }
-
-
-def deploy(cluster: Cluster, namespace: str, *, replicas: int = 1) -> None:
-    """The engines."""
-    template = pod_template("chat", behaviour={"engine": ENGINE}, resources={GPU: "1"})
-    cluster.apply([deployment("chat", replicas=replicas, template=template)], namespace=namespace)
-    await_ready_pods(cluster, namespace, replicas, app="chat")
-
-
-def replicas(cluster: Cluster, namespace: str, name: str = "chat") -> int:
-    """Those that are asked for."""
-    found = cluster.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}")
-    return int(found["spec"]["replicas"])
-
-
-def write_replicas(cluster: Cluster, namespace: str, count: int) -> None:
-    """As ``kubectl scale`` does."""
-    cluster.kubectl("scale", "deployment", "chat", f"--replicas={count}", f"--namespace={namespace}")
-
-
-def resource(cluster: Cluster, namespace: str, name: str = "chat") -> Json:
-    """The InferenceAutoscaler."""
-    return cluster.api.get(f"/apis/gpu-autoscaler.io/v1alpha1/namespaces/{namespace}/inferenceautoscalers/{name}")
-
-
 @pytest.fixture(scope="module")
 def kind(cluster: Cluster) -> None:
     """The custom resource is known."""
     cluster.define_kinds(Path(__file__).parents[2] / "charts/gpu-autoscaler/crds")
-
-
-def member(cluster: Cluster, namespace: str, folder: Path, *, number: int = 0, **settings: Any) -> ControllerProcess:
-    """A replica of the controller that looks at this namespace alone."""
-    return ControllerProcess(
-        cluster,
-        folder,
-        namespace,
-        cluster.kubeconfig,
-        name=f"controller-{number}",
-        settings={"namespaces": [namespace], **settings},
-    )
 
 
 @pytest.fixture
@@ -103,34 +51,6 @@ def controller(cluster: Cluster, kind: None, namespace: str, tmp_path: Path) -> 
     """One replica of the controller."""
     with running(member(cluster, namespace, tmp_path)) as one:
         yield one
-
-
-def serving_external_metrics(cluster: Cluster, folder: Path) -> dict[str, Any]:
-    """Settings with which a controller is the cluster's source of external metrics."""
-    pair = cluster.certificates.ca.issue(f"external-{free_port()}", hosts=("metrics.autoscaler.svc", "localhost"))
-    return {
-        "externalMetrics": {
-            "enabled": True,
-            "host": "127.0.0.1",
-            "port": free_port(),
-            "certificateFile": str(pair.certificate),
-            "keyFile": str(pair.key),
-        }
-    }
-
-
-def hpa_condition(cluster: Cluster, namespace: str, name: str = "chat") -> Json:
-    """What the HPA says of its metric."""
-    path = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/{name}"
-    return condition(cluster.api.find(path) or {"status": {}}, "ScalingActive")
-
-
-def manifests(kind: str, namespace: str, folder: Path, *options: str) -> str:
-    """What ``gpu-autoscaler manifests`` prints for the resource chat."""
-    file = folder / "chat.yaml"
-    file.write_text(yaml.safe_dump({**autoscaler(), "metadata": {"name": "chat", "namespace": namespace}}))
-    command = (sys.executable, "-m", "autoscaler.cli", "manifests", kind, "chat", "--file", str(file), *options)
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def ramp(cluster: Cluster, namespace: str, log: Path) -> None:
@@ -211,45 +131,20 @@ def test_lost_metrics_and_a_killed_leader_take_no_replica_away(
         pods = await_ready_pods(cluster, namespace, replicas(cluster, namespace), app="chat")
         before = replicas(cluster, namespace)
         with lowest(cluster, namespace) as least:
-            holder = _holder(cluster, namespace)
+            holder = holder_of(cluster, namespace)
             _break_pages(pods[: len(pods) // 2], {"page": {"kind": "error"}})
             _await_condition(cluster, namespace, "MetricsKnown", reason="PartialCoverage")
             _break_pages(pods, {"page": {"kind": "error"}})
             _await_condition(cluster, namespace, "MetricsKnown", status="False")
             (leader if holder.startswith("controller-0") else other).kill()
             killed_s = time.monotonic()
-            wait_for(lambda: _holder(cluster, namespace) != holder, "another one leads", within_s=60)
+            wait_for(lambda: holder_of(cluster, namespace) != holder, "another one leads", within_s=60)
             took_s = time.monotonic() - killed_s
             for pod in pods:
                 ask(pod, "/faults", method="DELETE")
             _await_condition(cluster, namespace, "MetricsKnown", status="True")
         assert least() >= before
         assert took_s < 15.0
-
-
-@contextmanager
-def lowest(cluster: Cluster, namespace: str) -> Iterator[Callable[[], int]]:
-    """The smallest number of replicas that was asked for during a block."""
-    seen: list[int] = []
-    ended = threading.Event()
-
-    def look() -> None:
-        while not ended.wait(0.1):
-            with suppress(ApiError, OSError):
-                seen.append(replicas(cluster, namespace))
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield lambda: min(seen)
-    finally:
-        ended.set()
-        thread.join()
-
-
-def _holder(cluster: Cluster, namespace: str) -> str:
-    lease = cluster.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/gpu-autoscaler")
-    return str(lease["spec"].get("holderIdentity", ""))
 
 
 def _break_pages(pods: Sequence[Json], faults: Json) -> None:
