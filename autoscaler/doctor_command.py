@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from adapters.kubernetes.connection import KubernetesApi
 from adapters.local.devices import load_nvml
 from adapters.wallclock import WallClock
+from autoscaler.cluster_access import reach
 from autoscaler.config import ConfigError, load
 from autoscaler.config.kubernetes_settings import KubernetesSettings
 from autoscaler.doctor.asking import Account
@@ -98,9 +98,7 @@ def _gather(
     """The facts of the cluster that the options, the configuration or the surroundings name. Raises PortError."""
     path = kubeconfig or (settings.kubeconfig if settings is not None else None)
     chosen = context or (settings.context if settings is not None else None)
-    in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
-    in_cluster = path is None and chosen is None and in_pod
-    api = KubernetesApi.in_cluster() if in_cluster else KubernetesApi.of_kubeconfig(path, context=chosen)
+    api = reach(path, context=chosen)
     try:
         return gather(api, settings, scope, WallClock())
     finally:

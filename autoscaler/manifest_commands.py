@@ -3,49 +3,75 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-import yaml
 
-from autoscaler.config.resource_reading import parse_resource
-from autoscaler.domain.resource import AutoscalerResource, Mode
+from autoscaler.manifest_sources import ClusterService, service_of_cluster, service_of_file
 from autoscaler.manifests import (
     DEFAULT_KUBERNETES,
     DEFAULT_SCALER_ADDRESS,
     KedaOptions,
     KubernetesVersion,
     ManifestError,
-    ScaledService,
     ScalerTls,
     TriggerType,
     hpa_manifests,
     keda_manifests,
 )
 
-KIND = "InferenceAutoscaler"
-
 app = typer.Typer(
     help="Print objects that let an HPA or KEDA follow the published number of replicas.", no_args_is_help=True
 )
 
 Service = Annotated[str, typer.Argument(metavar="SERVICE", help="Name of the InferenceAutoscaler.")]
-File = Annotated[Path, typer.Option("--file", "-f", help="YAML with the InferenceAutoscaler; - reads standard input.")]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Where the manifest itself names none.")]
-Kubernetes = Annotated[
-    str, typer.Option("--kubernetes", help="The cluster's version, such as 1.34; fields that it lacks are left out.")
+File = Annotated[
+    Path | None,
+    typer.Option("--file", "-f", help="YAML with the InferenceAutoscaler, - reads standard input; else the cluster's."),
 ]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="Where it is; with --file, where the manifest names none.")
+]
+Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", help="How to reach the cluster, if not as usual.")]
+Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig, if not its current one.")]
+Kubernetes = Annotated[
+    str | None,
+    typer.Option(
+        "--kubernetes",
+        help=f"Version that the objects are for, fields that it lacks are left out; with --file {DEFAULT_KUBERNETES}, "
+        "else the cluster's.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where the user says that the service is."""
+
+    file: Path | None
+    namespace: str | None
+    kubeconfig: Path | None
+    context: str | None
 
 
 @app.command()
 def hpa(
-    service: Service, file: File, *, namespace: Namespace = "default", kubernetes: Kubernetes = str(DEFAULT_KUBERNETES)
+    service: Service,
+    *,
+    file: File = None,
+    namespace: Namespace = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    kubernetes: Kubernetes = None,
 ) -> None:
     """A HorizontalPodAutoscaler for each target of a service."""
+    told = _version(kubernetes)
+    place = _Place(file=file, namespace=namespace, kubeconfig=kubeconfig, context=context)
     try:
-        print(hpa_manifests(_service(file, service, namespace), kubernetes=_version(kubernetes)), end="")
+        found = _found(service, place)
+        print(hpa_manifests(found.service, kubernetes=told or found.kubernetes), end="")
     except ManifestError as error:
         _fail(str(error))
 
@@ -53,9 +79,11 @@ def hpa(
 @app.command()
 def keda(
     service: Service,
-    file: File,
     *,
-    namespace: Namespace = "default",
+    file: File = None,
+    namespace: Namespace = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     trigger: Annotated[
         TriggerType, typer.Option(help="external-push wakes a service at zero at once, external at the next poll.")
     ] = TriggerType.EXTERNAL_PUSH,
@@ -68,71 +96,40 @@ def keda(
     client_certificate: Annotated[
         bool, typer.Option("--client-certificate", help="That Secret also holds KEDA's tls.crt and tls.key.")
     ] = False,
-    kubernetes: Kubernetes = str(DEFAULT_KUBERNETES),
+    kubernetes: Kubernetes = None,
 ) -> None:
     """A ScaledObject for each target of a service."""
     if client_certificate and tls_secret is None:
         _fail("--client-certificate: needs --tls-secret, which names the Secret that holds it")
+    told = _version(kubernetes)
     options = KedaOptions(
         trigger=trigger,
         scaler_address=scaler_address,
         tls=None if tls_secret is None else ScalerTls(secret=tls_secret, client_certificate=client_certificate),
     )
+    place = _Place(file=file, namespace=namespace, kubeconfig=kubeconfig, context=context)
     try:
-        print(keda_manifests(_service(file, service, namespace), options, kubernetes=_version(kubernetes)), end="")
+        found = _found(service, place)
+        print(keda_manifests(found.service, options, kubernetes=told or found.kubernetes), end="")
     except ManifestError as error:
         _fail(str(error))
 
 
-def _version(text: str) -> KubernetesVersion:
+def _found(name: str, place: _Place) -> ClusterService:
+    """The service, and the version of its cluster as far as that is known. Raises ManifestError."""
+    if place.file is None:
+        return service_of_cluster(name, namespace=place.namespace, kubeconfig=place.kubeconfig, context=place.context)
+    if place.kubeconfig is not None or place.context is not None:
+        raise ManifestError("--kubeconfig and --context name a cluster, and --file a file: give one or the other")
+    service = service_of_file(place.file, name, namespace=place.namespace or "default")
+    return ClusterService(service=service, kubernetes=DEFAULT_KUBERNETES)
+
+
+def _version(text: str | None) -> KubernetesVersion | None:
     try:
-        return KubernetesVersion.parse(text)
+        return None if text is None else KubernetesVersion.parse(text)
     except ValueError as error:
         _fail(f"--kubernetes: {error}")
-
-
-def _service(file: Path, name: str, namespace: str) -> ScaledService:
-    found = [each for each in _resources(file) if each.name == name]
-    resource = found[0] if len(found) == 1 else None
-    if resource is None:
-        _fail(f"{file} holds {len(found)} {KIND}s that are called {name}, where one is needed")
-    if resource.mode is Mode.SCALE:
-        _fail(
-            f"{name} has mode: Scale, so the autoscaler itself changes the replicas, and would stop at the sight of an "
-            "HPA beside it; set mode: Advise"
-        )
-    return ScaledService(
-        namespace=resource.namespace or namespace,
-        name=resource.name,
-        min_replicas=resource.service.bounds.min_replicas,
-        max_replicas=resource.service.bounds.max_replicas,
-        sources=resource.sources,
-    )
-
-
-def _resources(file: Path) -> list[AutoscalerResource]:
-    """Those of the file that can be used; ends the command where one is wrong."""
-    resources = []
-    for document in _read(file):
-        if not isinstance(document, Mapping) or document.get("kind") != KIND:
-            continue
-        parsed = parse_resource(document)
-        if not isinstance(parsed, AutoscalerResource):
-            _fail("\n".join(f"{file}: {parsed.name}: {problem}" for problem in parsed.problems))
-        resources.append(parsed)
-    if not resources:
-        _fail(f"{file} holds no {KIND}")
-    return resources
-
-
-def _read(file: Path) -> list[object]:
-    try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-        return list(yaml.safe_load_all(text))
-    except (OSError, UnicodeDecodeError) as error:
-        _fail(f"{file} can't be read: {error}")
-    except yaml.YAMLError as error:
-        _fail(f"{file} is no YAML: {error}")
 
 
 def _fail(message: str) -> NoReturn:
