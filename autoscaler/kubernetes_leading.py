@@ -12,18 +12,16 @@ from adapters.engines.pods import PodScraper
 from adapters.kubernetes.collections import WatchedCluster
 from adapters.kubernetes.connection import KubernetesApi
 from adapters.kubernetes.contents import ObjectKey
-from adapters.kubernetes.count_history import CountHistories, ForeignChange
-from adapters.kubernetes.event_folding import EventType, Subject
+from adapters.kubernetes.count_history import CountHistories
 from adapters.kubernetes.events import EventRecorder
 from adapters.kubernetes.foreign_scalers import ForeignScalers
 from adapters.kubernetes.gateways import GatewayPods
 from adapters.kubernetes.inventory import KubernetesInventory
-from adapters.kubernetes.resources import RESOURCES, WatchedResources
-from adapters.kubernetes.scaling import KubernetesActuator, NoticeKind, ScaleNotice
+from adapters.kubernetes.resources import WatchedResources
+from adapters.kubernetes.scaling import KubernetesActuator
 from adapters.kubernetes.status_conditions import Circumstances
 from adapters.kubernetes.status_store import StatusStore
 from adapters.kubernetes.surroundings import Judges
-from adapters.kubernetes.target_view import TargetView
 from adapters.kubernetes.targets import Targets
 from adapters.serving.store import DecisionBoard
 from adapters.wallclock import WallClock
@@ -32,10 +30,11 @@ from autoscaler.config.kubernetes_settings import KubernetesSettings
 from autoscaler.controller import Controller, Ports
 from autoscaler.domain.cluster import ClusterSnapshot, Replica
 from autoscaler.domain.params import Params, Plans
-from autoscaler.domain.plan import Reason, ServiceDecision, VariantTarget
+from autoscaler.domain.plan import ServiceDecision, VariantTarget
 from autoscaler.domain.reading import EngineReading, Observations, is_known
 from autoscaler.domain.resource import AutoscalerResource, RefusedResource, ResourceProblem
-from autoscaler.domain.service import Engine, ServiceId
+from autoscaler.domain.service import Engine, Service, ServiceId
+from autoscaler.kubernetes_telling import Telling
 from autoscaler.ports import ConflictError, Journal, MetricsSource, PortError, ReplicaActuator
 from autoscaler.reporting import Reporter
 
@@ -65,9 +64,9 @@ class Leading:
         self._resources = resources
         self._params = params
         self._board = board
-        self._events = events
         self._clock = clock
-        self._told: dict[tuple[ServiceId, str], str] = {}
+        self._configured: tuple[Service, ...] | None = None
+        self._telling = Telling(events)
         with ExitStack() as opened:
             scalers = ForeignScalers(api, now_s=clock.now_s)
             scalers.start()
@@ -100,7 +99,7 @@ class Leading:
                 histories=histories,
                 now_s=clock.now_s,
                 last_asked=self._last_asked,
-                changed=self._changed_by_others,
+                changed=self._telling.changed_by_others,
             )
             self._inventory = KubernetesInventory(
                 resources=resources.usable,
@@ -121,7 +120,7 @@ class Leading:
             self._store.start()
             opened.callback(self._store.close)
             actuator = KubernetesActuator(
-                api, surroundings=self._judges, histories=histories, now_s=clock.now_s, notify=self._noticed
+                api, surroundings=self._judges, histories=histories, now_s=clock.now_s, notify=self._telling.noticed
             )
             self._controller: Controller = build_controller(
                 ports=Ports(
@@ -160,14 +159,18 @@ class Leading:
         """As the DecisionStore: on the board and in the resource's status."""
         self._board.publish(decision)
         self._store.publish(decision)
+        resource = self._judges.resource(decision.service)
+        if resource is not None:
+            self._telling.decided(resource, decision)
 
     def _plans(self) -> Plans:
         """The services that can be decided on now; of the others their statuses say why not."""
         services, params = self._inventory.services(), self._params()
         self._engines.clear()
         self._engines.update({service.id: service.engine for service in services})
-        if {service.id for service in services} != set(self._board.board.entries):
+        if services != self._configured:
             self._board.configure(services=services, stale_after_s=self._stale_after_s())
+            self._configured = services
         try:
             self._store.publish_refusals(self._undecidable({service.id for service in services}))
         except PortError as error:
@@ -200,7 +203,7 @@ class Leading:
         owners = [self._judges.ownership(service, source.variant) for source in resource.sources]
         for owner in owners:
             for warning in owner.warnings:
-                self._tell(resource, EventType.WARNING, "Coexistence", "Observe", warning)
+                self._telling.warned(resource, warning)
         return Circumstances(
             unusable=self._inventory.problems(service),
             conflicts=tuple(owner.foreign_owner for owner in owners if owner.foreign_owner is not None),
@@ -215,32 +218,6 @@ class Leading:
     def _last_asked(self, resource: AutoscalerResource, variant: str) -> int | None:
         publication = self._resources.of(resource.namespace, resource.name)
         return dict(publication.targets).get(variant) if publication is not None else None
-
-    def _changed_by_others(self, resource: AutoscalerResource, view: TargetView, change: ForeignChange) -> None:
-        self._tell(resource, EventType.NORMAL, "CountChanged", "Observe", f"{view.scaled}: {change}")
-
-    def _noticed(self, notice: ScaleNotice) -> None:
-        kinds = {
-            NoticeKind.SCALED: (EventType.NORMAL, "Scale"),
-            NoticeKind.SHRINK_HELD: (EventType.NORMAL, "Hold"),
-            NoticeKind.NOT_MARKED: (EventType.WARNING, "Mark"),
-        }
-        kind, action = kinds[notice.kind]
-        part = self._board.board.entries.get(notice.resource.service.id)
-        why: Reason | str = part.decision.binding if part is not None and part.decision is not None else ""
-        count = f"{notice.view.scaled}: {notice.before} -> {notice.after}"
-        note = "; ".join(text for text in (count, str(why), notice.detail) if text)
-        self._tell(notice.resource, kind, str(notice.kind), action, note)
-
-    def _tell(self, resource: AutoscalerResource, kind: EventType, reason: str, action: str, note: str) -> None:
-        subject = Subject(
-            api_version=f"{RESOURCES.group}/{RESOURCES.version}",
-            kind="InferenceAutoscaler",
-            namespace=resource.namespace,
-            name=resource.name,
-            uid=resource.uid,
-        )
-        self._events.record(subject, type=kind, reason=reason, action=action, note=note)
 
 
 class WhileLeading:

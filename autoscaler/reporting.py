@@ -99,6 +99,7 @@ class Reporter:
             extra={
                 "fields": {
                     "service": part.service,
+                    "decision": f"{part.service}@{part.at_s:.3f}",
                     "desired": part.desired,
                     "ready": part.ready,
                     "reason": held or part.binding.value,
