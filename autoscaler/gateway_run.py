@@ -30,6 +30,7 @@ from autoscaler.cluster_access import connect
 from autoscaler.config import ConfigFile
 from autoscaler.config.kubernetes_settings import ClusterGatewaySettings, KubernetesSettings
 from autoscaler.config.resource_reading import parse_resource
+from autoscaler.domain.reading import GatewayReading
 from autoscaler.domain.resource import AutoscalerResource
 from autoscaler.ports import PortError, RefusedError
 
@@ -49,6 +50,7 @@ class GatewayRun:
         """
         self._clock = WallClock()
         self._stopping = False
+        self._grace_s = settings.gateway.grace_s
         self._policies: tuple[RoutePolicy, ...] = ()
         self._endpoints: tuple[Endpoint, ...] | None = None
         self._told: frozenset[str] = frozenset()
@@ -59,10 +61,11 @@ class GatewayRun:
             gateway = GatewayProcess(
                 directory=directory, settings=_listening(settings.gateway), log_path=_own_standard_error()
             )
+            self._client = gateway.client
             self._routes = GatewayRoutes(gateway.client, ())
-            keeper = GatewayKeeper(gateway, self._routes, on_demand=lambda: None)
-            self.identity = keeper.start()
-            opened.callback(keeper.close, leave_running=False, grace_s=settings.gateway.grace_s)
+            self._keeper = GatewayKeeper(gateway, self._routes, on_demand=lambda: None)
+            self.identity = self._keeper.start()
+            opened.callback(self._close_gateway)
             now_s, changed = self._clock.now_s, self._clock.wake
             self._resources = WatchedResources(api, parse=parse_resource, namespaces=settings.namespaces, now_s=now_s)
             self._resources.subscribe(changed)
@@ -88,21 +91,39 @@ class GatewayRun:
         self._opened.close()
 
     def run(self) -> None:
-        """Keep the routes until ``stop``."""
+        """Keep the routes until ``stop``, and then for those whose request is held, as long as the grace lasts."""
         while not self._stopping:
-            try:
-                self._route()
-            except PortError as error:
-                self._tell([f"the routes stay as they are: {error}"])
-            started_s = self._clock.now_s()
-            self._clock.wait_until(started_s + _LOOK_S)
-            while not self._stopping and self._clock.now_s() < started_s + _GATHER_S:
-                self._clock.wait_until(started_s + _GATHER_S)
+            self._follow()
+        ends_s = self._clock.now_s() + self._grace_s
+        while self._clock.now_s() < ends_s and self._holds_requests():
+            self._follow()
+        self._grace_s = max(0.0, ends_s - self._clock.now_s())
 
     def stop(self) -> None:
         """Let ``run`` return. Safe in a signal handler."""
         self._stopping = True
         self._clock.wake()
+
+    def _follow(self) -> None:
+        """Set the routes, and return when they may have changed."""
+        try:
+            self._route()
+        except PortError as error:
+            self._tell([f"the routes stay as they are: {error}"])
+        seen_s = self._clock.now_s()
+        self._clock.wait_until(seen_s + _LOOK_S)
+        while not self._stopping and self._clock.now_s() < seen_s + _GATHER_S:
+            self._clock.wait_until(seen_s + _GATHER_S)
+
+    def _holds_requests(self) -> bool:
+        try:
+            readings = self._client.readings(self._clock.now_s())
+        except PortError:
+            return False
+        return any(isinstance(each, GatewayReading) and each.waiting > 0 for each in readings.values())
+
+    def _close_gateway(self) -> None:
+        self._keeper.close(leave_running=False, grace_s=self._grace_s)
 
     def _route(self) -> None:
         resources = routed(self._resources.usable())

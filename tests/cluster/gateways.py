@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from autoscaler.domain.resource import GATEWAY_LABELS
 from tests.cluster.api import Json
@@ -24,12 +26,16 @@ CLIENTS, PAGES = 8080, 8081
 
 @dataclass
 class GatewayProcess:
-    """One replica of the gateway. ``folder``: its state and log; its path has to be short, for the sake of a socket."""
+    """One replica of the gateway. ``folder``: its state and log; its path has to be short, for the sake of a socket.
+
+    ``kubeconfig``: whose rights it has.
+    """
 
     cluster: Cluster
     folder: Path
     namespace: str
     pod: Json
+    kubeconfig: Path
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -45,8 +51,8 @@ class GatewayProcess:
     def start(self) -> None:
         """Start it; returns when it is ready."""
         config = self.folder / "gateway.yaml"
-        listening = {"host": self.address, "metricsHost": self.address, "gracePeriod": "1s"}
-        kubernetes = {"kubeconfig": str(self.cluster.kubeconfig), "namespaces": [self.namespace], "gateway": listening}
+        listening = {"host": self.address, "metricsHost": self.address, "gracePeriod": "20s"}
+        kubernetes = {"kubeconfig": str(self.kubeconfig), "namespaces": [self.namespace], "gateway": listening}
         config.write_text(yaml.safe_dump({"stateDir": str(self.folder / "s"), "kubernetes": kubernetes}))
         command = (sys.executable, "-m", "autoscaler.cli", "gateway", "--config", str(config))
         with self.log.open("ab") as log:
@@ -66,11 +72,26 @@ class GatewayProcess:
         """One request of a client."""
         return ask(self.pod, "/v1/completions", body, port=CLIENTS, timeout_s=timeout_s)
 
+    def told(self) -> dict[str, float]:
+        """Its own page: the samples of all services by name, added up."""
+        status, page = ask(self.pod, "/metrics", port=PAGES)
+        assert status == 200
+        found: defaultdict[str, float] = defaultdict(float)
+        for family in text_string_to_metric_families(page.decode()):
+            for each in family.samples:
+                found[each.name] += each.value
+        return dict(found)
+
+    def terminate(self) -> None:
+        """Tell it to end; returns at once."""
+        assert self.process is not None
+        self.process.terminate()
+
     def stop(self) -> None:
         """End it."""
         if self.process is None:
             return
-        self.process.terminate()
+        self.terminate()
         try:
             self.process.wait(timeout=30)
         except subprocess.TimeoutExpired:
@@ -80,8 +101,10 @@ class GatewayProcess:
 
 
 @contextmanager
-def gateway(cluster: Cluster, folder: Path, namespace: str, *, number: int = 0) -> Iterator[GatewayProcess]:
-    """One that runs and is ready, for the length of a block."""
+def gateway(
+    cluster: Cluster, folder: Path, namespace: str, *, number: int = 0, kubeconfig: Path | None = None
+) -> Iterator[GatewayProcess]:
+    """One that runs and is ready, for the length of a block; with the administrator's rights unless told else."""
     folder.mkdir(exist_ok=True)
     name = f"gateway-{number}"
     ports = [{"name": "http", "containerPort": CLIENTS}, {"name": "metrics", "containerPort": PAGES}]
@@ -94,7 +117,7 @@ def gateway(cluster: Cluster, folder: Path, namespace: str, *, number: int = 0) 
     }
     cluster.apply([pod], namespace=namespace)
     (found,) = await_ready_pods(cluster, namespace, 1, app=name)
-    running = GatewayProcess(cluster, folder, namespace, found)
+    running = GatewayProcess(cluster, folder, namespace, found, kubeconfig or cluster.kubeconfig)
     try:
         running.start()
         yield running

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,12 +13,12 @@ import pytest
 
 from autoscaler.domain.resource import TargetRef, VariantSource
 from autoscaler.manifests import KedaOptions, ScaledService, keda_manifests
-from tests.cluster.chat import GPU, autoscaler, deploy, member, replicas, resource
+from tests.cluster.chat import GPU, autoscaler, deploy, member, replicas, resource, write_replicas
 from tests.cluster.controllers import running
 from tests.cluster.gateways import GatewayProcess, gateway
 from tests.cluster.processes import free_port, wait_for
 from tests.cluster.running import Cluster
-from tests.cluster.workloads import condition
+from tests.cluster.workloads import await_ready_pods, condition
 
 pytestmark = pytest.mark.cluster
 
@@ -110,3 +111,80 @@ def test_through_keda_the_first_request_is_pushed(cluster: Cluster, namespace: s
         wake_and_sleep(cluster, namespace, one)
         wake_and_sleep(cluster, namespace, one)
     cluster.stop_keda()
+
+
+RIGHTS = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "Role",
+    "metadata": {"name": "gateway"},
+    "rules": [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["gpu-autoscaler.io"], "resources": ["inferenceautoscalers"], "verbs": ["list", "watch"]},
+    ],
+}
+
+
+def with_least_rights(cluster: Cluster, namespace: str) -> Path:
+    """A kubeconfig of an account that may do what a gateway does, in this namespace alone, and nothing else."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "gateway"}}
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "gateway"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "gateway"},
+        "subjects": [{"kind": "ServiceAccount", "name": "gateway", "namespace": namespace}],
+    }
+    cluster.apply([account, RIGHTS, binding], namespace=namespace)
+    return cluster.kubeconfig_for_service_account(namespace, "gateway")
+
+
+def test_routes_follow_the_pods_and_no_request_is_lost(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    deploy(cluster, namespace, replicas=2)
+    cluster.apply([at_zero(namespace)], namespace=namespace)
+    account = with_least_rights(cluster, namespace)
+    statuses: list[int] = []
+    with gateway(cluster, tmp_path / "g", namespace, kubeconfig=account) as one:
+        ended = threading.Event()
+
+        def ask_on() -> None:
+            while not ended.is_set():
+                statuses.append(one.ask(BODY)[0])
+
+        clients = [threading.Thread(target=ask_on, daemon=True) for _ in range(4)]
+        for client in clients:
+            client.start()
+        wait_for(lambda: len(statuses) > 20, "requests are answered")
+        for pod in cluster.pods(namespace, "app=chat"):
+            cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}")
+        wait_for(lambda: "deletionTimestamp" not in str(cluster.pods(namespace, "app=chat")), "the old ones are gone")
+        await_ready_pods(cluster, namespace, 2, app="chat")
+        with cluster.api_server_down():
+            before = len(statuses)
+            wait_for(lambda: len(statuses) > before + 50, "requests are answered without an API server")
+        before = len(statuses)
+        wait_for(lambda: len(statuses) > before + 50, "requests are answered")
+        ended.set()
+        for client in clients:
+            client.join()
+        told = one.told()
+    assert set(statuses) == {200}
+    assert told["gpu_autoscaler_gateway_requests_total"] == len(statuses)
+    assert told["gpu_autoscaler_gateway_failed_total"] == told["gpu_autoscaler_gateway_refused_total"] == 0
+
+
+def test_a_gateway_that_ends_waits_for_those_whose_request_it_holds(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    deploy(cluster, namespace, replicas=0)
+    cluster.apply([at_zero(namespace)], namespace=namespace)
+    with gateway(cluster, tmp_path / "g", namespace) as one, ThreadPoolExecutor(1) as client:
+        wait_for(lambda: "gpu_autoscaler_gateway_waiting" in one.told(), "the service is routed")
+        asked = client.submit(one.ask, BODY)
+        wait_for(lambda: one.told()["gpu_autoscaler_gateway_waiting"] == 1, "the request is held")
+        one.terminate()
+        write_replicas(cluster, namespace, 1)
+        status, _ = asked.result(timeout=60)
+        assert status == 200
+        assert one.process is not None
+        assert one.process.wait(timeout=30) == 0
