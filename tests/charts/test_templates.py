@@ -57,7 +57,7 @@ VARIANTS: list[Any] = [
     pytest.param({"replicaCount": 0}, id="none"),
     pytest.param({"state": {"kind": "volume", "storageClass": "fast"}}, id="volume"),
     pytest.param({"api": {"open": True}, "monitoring": {"scrapeAnnotations": True}}, id="open"),
-    pytest.param({"api": {"tokenSecret": "mine", "allowedHosts": ["scaling.example.com"]}}, id="a token of one's own"),
+    pytest.param({"api": {"tokenSecret": "mine"}}, id="a token of one's own"),
     pytest.param({"networkPolicy": {"enabled": True}, **HPA, **KEDA}, id="policy"),
     pytest.param(
         {

@@ -81,6 +81,7 @@ def scraping(folder: Path, page: str) -> Iterator[Prometheus]:
         f"--config.file={folder / 'prometheus.yaml'}",
         f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address=127.0.0.1:{prometheus.port}",
+        "--scrape.discovery-reload-interval=100ms",  # five seconds by default, before the first scrape
     )
     with (folder / "prometheus.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:

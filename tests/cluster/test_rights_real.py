@@ -10,7 +10,7 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +133,8 @@ def kinds(cluster: Cluster, tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def release(cluster: Cluster, kinds: None, tmp_path: Path) -> Iterator[Release]:
-    """The chart, with all rights that it can give."""
+    """The chart, not installed yet."""
     with release_in(cluster, tmp_path) as made:
-        made.install(VALUES)
         yield made
 
 
@@ -149,12 +148,13 @@ def tell_pods(release: Release) -> None:
         release.cluster.api.patch(f"/apis/{path.format(release.namespace)}/status", {"status": status})
 
 
-def controller_of(release: Release) -> ControllerProcess:
+def controller_of(release: Release, namespaces: Sequence[str] = ()) -> ControllerProcess:
     """A replica as the release's service account, with the release's certificate."""
     account = release.cluster.kubeconfig_for_service_account(release.namespace, release.name)
     for name, content in release.secret("tls").items():
         (release.folder / name).write_bytes(content)
     settings = {
+        "namespaces": list(namespaces),
         "leaderElection": {"leaseName": release.name},
         "externalMetrics": {
             **{"enabled": True, "host": "127.0.0.1", "port": free_port()},
@@ -248,12 +248,15 @@ def granted(release: Release, *names: str) -> set[Right]:
     }
 
 
-def test_every_right_is_used_and_none_is_missing(cluster: Cluster, release: Release) -> None:
+@pytest.mark.parametrize("bounded", [pytest.param(False, id="everywhere"), pytest.param(True, id="in one namespace")])
+def test_every_right_is_used_and_none_is_missing(cluster: Cluster, release: Release, *, bounded: bool) -> None:
+    namespaces = [release.namespace] if bounded else []
+    release.install({**VALUES, "namespaces": namespaces})
     objects = targets()
     cluster.apply(objects, namespace=release.namespace)
     tell_pods(release)
     await_ready_pods(cluster, release.namespace, 3, app="chat")
-    controller = controller_of(release)
+    controller = controller_of(release, namespaces)
     with running(controller):
         wanted = [asking_for(each, at_least=2, at_most=4) for each in objects[1:]]
         cluster.apply([asking_for(objects[0], at_least=1, at_most=1), *wanted], namespace=release.namespace)
@@ -273,7 +276,8 @@ def test_every_right_is_used_and_none_is_missing(cluster: Cluster, release: Rele
     refused = {right: statuses for right, statuses in asked.items() if statuses & {401, 403}}
     assert refused == {}
     named = f"{release.namespace}:{release.name}"
-    own = granted(release, f"clusterroles/{named}", f"namespaces/{release.namespace}/roles/{release.name}")
+    roles = [f"clusterroles/{named}", f"namespaces/{release.namespace}/roles/{release.name}"]
+    own = granted(release, *roles, *(f"namespaces/{each}/roles/{named}" for each in namespaces))
     for_callers = granted(
         release,
         "clusterroles/system:auth-delegator",
@@ -287,3 +291,25 @@ def test_every_right_is_used_and_none_is_missing(cluster: Cluster, release: Rele
         ("create", "authentication.k8s.io", "tokenreviews"),
         ("create", "authorization.k8s.io", "subjectaccessreviews"),
     }
+
+
+def test_advise_decides_and_can_not_write(cluster: Cluster, release: Release) -> None:
+    """Even where a resource asks for more than the installation may."""
+    release.install({"externalMetrics": {"enabled": True}})
+    (chat, *_) = targets()
+    cluster.apply([chat, asking_for(chat, at_least=5, at_most=9)], namespace=release.namespace)
+    path = f"/apis/gpu-autoscaler.io/v1alpha1/namespaces/{release.namespace}/inferenceautoscalers/chat"
+    controller = controller_of(release)
+    with running(controller):
+
+        def decided() -> bool:
+            return bool(cluster.api.get(path).get("status", {}).get("desiredReplicas") == 5)
+
+        wait_for(decided, f"five are wanted; see {controller.log}")
+        wait_for(lambda: _refused(release), "the write is refused")
+        assert counts(release, [chat]) == {"Deployment": 3}
+    assert _refused(release) <= {("get", "apps", "deployments/scale")}
+
+
+def _refused(release: Release) -> set[Right]:
+    return {right for right, statuses in used(release).items() if 403 in statuses}
