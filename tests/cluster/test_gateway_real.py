@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from autoscaler.domain.resource import TargetRef, VariantSource
+from autoscaler.domain.resource import GATEWAY_LABELS, TargetRef, VariantSource
 from autoscaler.manifests import KedaOptions, ScaledService, keda_manifests
 from tests.cluster.chat import GPU, autoscaler, deploy, member, replicas, resource, write_replicas
 from tests.cluster.controllers import running
@@ -113,30 +114,47 @@ def test_through_keda_the_first_request_is_pushed(cluster: Cluster, namespace: s
     cluster.stop_keda()
 
 
-RIGHTS = {
-    "apiVersion": "rbac.authorization.k8s.io/v1",
-    "kind": "Role",
-    "metadata": {"name": "gateway"},
-    "rules": [
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
-        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list", "watch"]},
-        {"apiGroups": ["gpu-autoscaler.io"], "resources": ["inferenceautoscalers"], "verbs": ["list", "watch"]},
-    ],
-}
+def documented() -> dict[str, dict[str, Any]]:
+    """The objects that the documentation shows, by kind."""
+    page = (Path(__file__).parents[2] / "docs/gateway.md").read_text()
+    blocks = [block.partition("```")[0] for block in page.split("```yaml\n")[1:]]
+    return {each["kind"]: each for block in blocks for each in yaml.safe_load_all(block)}
 
 
 def with_least_rights(cluster: Cluster, namespace: str) -> Path:
-    """A kubeconfig of an account that may do what a gateway does, in this namespace alone, and nothing else."""
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "gateway"}}
+    """A kubeconfig of an account with the documented rights, in this namespace alone."""
+    role, account = "gateway", "gateway"
+    rights = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": role}}
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",
-        "metadata": {"name": "gateway"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "gateway"},
-        "subjects": [{"kind": "ServiceAccount", "name": "gateway", "namespace": namespace}],
+        "metadata": {"name": role},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
     }
-    cluster.apply([account, RIGHTS, binding], namespace=namespace)
-    return cluster.kubeconfig_for_service_account(namespace, "gateway")
+    cluster.apply(
+        [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}},
+            {**rights, "rules": documented()["ClusterRole"]["rules"]},
+            binding,
+        ],
+        namespace=namespace,
+    )
+    return cluster.kubeconfig_for_service_account(namespace, account)
+
+
+def test_the_documented_objects_are_taken(cluster: Cluster, namespace: str) -> None:
+    found = documented()
+    for each in found.values():
+        if "namespace" in each["metadata"]:
+            each["metadata"]["namespace"] = namespace
+    try:
+        cluster.apply(found.values())
+        pods = cluster.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/gpu-autoscaler-gateway")
+    finally:
+        for kind in ("clusterroles", "clusterrolebindings"):
+            cluster.api.delete(f"/apis/rbac.authorization.k8s.io/v1/{kind}/gpu-autoscaler-gateway")
+    assert dict(GATEWAY_LABELS) == pods["spec"]["template"]["metadata"]["labels"]
 
 
 def test_routes_follow_the_pods_and_no_request_is_lost(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
