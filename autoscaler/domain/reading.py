@@ -32,6 +32,7 @@ class UnknownReason(StrEnum):
     RESET = "Reset"
     WARMING_UP = "WarmingUp"
     NO_REPLICAS = "NoReplicas"
+    SHARED = "Shared"
     NO_OBSERVATIONS = "NoObservations"
     IMPOSSIBLE_FIT = "ImpossibleFit"
     UNSATISFIABLE = "Unsatisfiable"
@@ -67,6 +68,7 @@ class Histogram:
 
     ``bounds``: finite upper bounds, ascending, in the family's unit. ``counts``: observations at or below each
     bound, never decreasing. ``count``: all observations, those above the last bound included. ``total``: their sum.
+    Without bounds it is a count and a sum: it has a mean and no shares.
     """
 
     bounds: tuple[float, ...]
@@ -100,7 +102,7 @@ class Histogram:
 
     def share_within(self, threshold: float) -> Measured:
         """Share of observations at or below ``threshold``; see ``within``."""
-        if self.count <= 0:
+        if self.count <= 0 or not self.bounds:
             return Unknown(UnknownReason.NO_OBSERVATIONS)
         return min(1.0, self.within(threshold) / self.count)
 
@@ -124,6 +126,7 @@ class Histogram:
 
 
 MaybeHistogram = Histogram | Unknown
+_NO_BATCH_SERVER = Unknown(UnknownReason.NOT_EXPORTED, "no batch server")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +136,10 @@ class EngineReading:
     ``arrivals_stock`` is a number whose difference over time is the count of arrivals, however this engine makes it
     visible (for vLLM: waiting + max(first tokens, finished + running)).
     ``sources`` names, per signal, the series (alias) it was read from; ``warnings`` says what looked odd.
+
+    Of a batch server: ``pending``: requests that no execution has taken yet. ``exec_count``: executions, each of one
+    batch. ``exec_items``: items of all these batches. ``exec_sum_s``: over finished requests, the time of the execution
+    that each was part of (input, inference and output), so an execution of a batch of 8 requests counts eight times.
     """
 
     replica: str
@@ -158,6 +165,21 @@ class EngineReading:
     output_length: MaybeHistogram
     sources: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
+    pending: Measured = _NO_BATCH_SERVER
+    exec_count: Measured = _NO_BATCH_SERVER
+    exec_items: Measured = _NO_BATCH_SERVER
+    exec_sum_s: Measured = _NO_BATCH_SERVER
+
+    @property
+    def batch_mean(self) -> Measured:
+        """Items per execution since the server's start."""
+        if isinstance(self.exec_items, Unknown):
+            return self.exec_items
+        if isinstance(self.exec_count, Unknown):
+            return self.exec_count
+        if self.exec_count == 0:
+            return Unknown(UnknownReason.NO_OBSERVATIONS, "nothing was executed yet")
+        return self.exec_items / self.exec_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,12 @@ class Engine(StrEnum):
 
     AUTO = "auto"
     VLLM = "vllm"
+    TGI = "tgi"
+    SGLANG = "sglang"
+    TRITON = "triton"
+    TRTLLM = "trtllm"
+    NIM = "nim"
+    DYNAMO = "dynamo"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

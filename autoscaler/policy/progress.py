@@ -112,10 +112,11 @@ def sums_since(now: MaybeHistogram, then: MaybeHistogram | None) -> Sums | None:
 def share_since(now: MaybeHistogram, then: MaybeHistogram | None, threshold: float) -> float | None:
     """Share of a histogram's new observations at or below ``threshold``; None where there are none, or it ran back.
 
-    What lies below a threshold is linear in the counts, so it is taken of each page and subtracted.
+    What lies below a threshold is linear in the counts, so it is taken of each page and subtracted. None as well
+    where the histogram has no buckets: a count and a sum have no shares.
     """
     new = sums_since(now, then)
-    if new is None or new.number <= 0 or isinstance(now, Unknown) or isinstance(then, Unknown):
+    if new is None or new.number <= 0 or isinstance(now, Unknown) or isinstance(then, Unknown) or not now.bounds:
         return None
     within = now.within(threshold)
     if then is not None:

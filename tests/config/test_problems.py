@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from autoscaler.config import ConfigError, load
 from autoscaler.config.document import parse_document
 from autoscaler.config.reading import read_file_section
+from autoscaler.domain.service import Engine
 
 Problems = Callable[[str], list[str]]
 
@@ -56,7 +57,7 @@ Problems = Callable[[str], list[str]]
         ),
         pytest.param(
             "    engine: vLM",
-            '6:13 services[0].engine: must be one of auto, vllm; got "vLM"; did you mean vllm?',
+            f'6:13 services[0].engine: must be one of {", ".join(Engine)}; got "vLM"; did you mean vllm?',
             id="misspelt word",
         ),
         pytest.param(
