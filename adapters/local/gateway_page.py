@@ -52,37 +52,39 @@ class ReadingsCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The families that were asked for."""
-        for family in self._families():
-            if not self._names or any(sample.name in self._names for sample in family.samples):
+        if self._is_wanted("start_time_seconds"):
+            started = GaugeMetricFamily(f"{PREFIX}_start_time_seconds", "When the gateway started, since the epoch.")
+            started.add_metric([], self._started_s)
+            yield started
+        for name, about, value in _COUNTERS:
+            if self._is_wanted(f"{name}_total"):
+                counter = CounterMetricFamily(f"{PREFIX}_{name}", about, labels=["service"])
+                for reading in self._readings:
+                    counter.add_metric([reading.service], value(reading))
+                yield counter
+        for name, about, value in _GAUGES:
+            if self._is_wanted(name):
+                gauge = GaugeMetricFamily(f"{PREFIX}_{name}", about, labels=["service"])
+                for reading in self._readings:
+                    gauge.add_metric([reading.service], value(reading))
+                yield gauge
+        for name, about, histogram in _HISTOGRAMS:
+            if self._is_wanted(f"{name}_bucket", f"{name}_count", f"{name}_sum"):
+                family = HistogramMetricFamily(f"{PREFIX}_{name}", about, labels=["service"])
+                for reading in self._readings:
+                    counted = histogram(reading)
+                    family.add_metric([reading.service], _buckets(counted), counted.total)
                 yield family
 
-    def _families(self) -> Iterator[Metric]:
-        started = GaugeMetricFamily(f"{PREFIX}_start_time_seconds", "When the gateway started, since the epoch.")
-        started.add_metric([], self._started_s)
-        yield started
-        for name, about, value in _COUNTERS:
-            counter = CounterMetricFamily(f"{PREFIX}_{name}", about, labels=["service"])
-            for reading in self._readings:
-                counter.add_metric([reading.service], value(reading))
-            yield counter
-        for name, about, value in _GAUGES:
-            gauge = GaugeMetricFamily(f"{PREFIX}_{name}", about, labels=["service"])
-            for reading in self._readings:
-                gauge.add_metric([reading.service], value(reading))
-            yield gauge
-        for name, about, histogram in _HISTOGRAMS:
-            family = HistogramMetricFamily(f"{PREFIX}_{name}", about, labels=["service"])
-            for reading in self._readings:
-                counted = histogram(reading)
-                buckets = zip((*counted.bounds, float("inf")), (*counted.counts, counted.count), strict=True)
-                family.add_metric(
-                    [reading.service], [(_written(bound), count) for bound, count in buckets], counted.total
-                )
-            yield family
+    def _is_wanted(self, *names: str) -> bool:
+        return not self._names or any(f"{PREFIX}_{name}" in self._names for name in names)
 
 
-def _written(bound: float) -> str:
-    return "+Inf" if bound == float("inf") else repr(bound)
+def _buckets(counted: Histogram) -> list[tuple[str, float]]:
+    return [
+        *((repr(bound), count) for bound, count in zip(counted.bounds, counted.counts, strict=True)),
+        ("+Inf", counted.count),
+    ]
 
 
 def page_of(readings: Sequence[GatewayReading], *, started_s: float, names: Collection[str] = ()) -> bytes:

@@ -34,6 +34,9 @@ and the cheapest that will do are wanted.
 ```yaml
 {variants}```
 
+**A service at zero replicas** (`minReplicas: 0`) needs a [gateway](gateway.md) in front of it, named by `gateway`, to
+be woken by its next request.
+
 **What is wrong is refused** by the API server, with the key and what is allowed. What it can't see (a profile that is
 not shipped, say) holds this object alone: its condition `Ready` is `False` and lists every problem.
 
