@@ -9,6 +9,7 @@ from autoscaler.controller import Controller, Ports
 from autoscaler.domain.cluster import ClusterSnapshot
 from autoscaler.domain.params import Plans
 from autoscaler.domain.reading import EngineReading, GatewayReading, Observations, Unknown
+from autoscaler.domain.state import ControllerState, Tick
 from autoscaler.ports import MetricsSource, Models
 from predictors.capacity import StepTimeCapacity
 from predictors.mixture import LevelMixture
@@ -30,6 +31,16 @@ def collect_garbage_less_often() -> None:
     costs a fifth of its time.
     """
     gc.set_threshold(100_000, 50, 1000)
+
+
+class NoJournal:
+    """A Journal that keeps nothing."""
+
+    def restore(self) -> ControllerState | None:
+        """There is nothing."""
+
+    def record(self, tick: Tick, plans: Plans, next_state: ControllerState) -> None:
+        """Forget it."""
 
 
 class JoinedSource:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from autoscaler.domain.params import Plans
+from autoscaler.domain.params import Params, Plans
 from autoscaler.domain.plan import Decision, Plan
 from autoscaler.domain.reading import Observations
 from autoscaler.domain.service import Service, ServiceId
@@ -75,6 +75,7 @@ class Controller:
         self._models = models
         self._plans = plans
         self._state = ports.journal.restore() or ControllerState(services={})
+        self._interval_s = Params().interval_s
         self._stopping = False
 
     @property
@@ -96,14 +97,13 @@ class Controller:
             if self._stopping:
                 return
             started_s = self._ports.clock.now_s()
-            earliest_s = started_s + min(_LEAST_PAUSE_S, self._plans().params.interval_s)
             try:
                 self.tick()
             except Exception as error:  # whatever a tick dies of, the next one gets its chance
                 self._ports.observer.fault(Fault.UNEXPECTED, None, error)
-            interval_s = self._plans().params.interval_s
+            earliest_s = started_s + min(_LEAST_PAUSE_S, self._interval_s)
             # A wake-up brought this tick forward: the rhythm goes on from here.
-            next_s = max(started_s + interval_s, self._ports.clock.now_s())
+            next_s = max(started_s + self._interval_s, self._ports.clock.now_s())
 
     def tick(self) -> Decision | None:
         """One round. None where even the inventory did not answer: then everything holds."""
@@ -124,6 +124,7 @@ class Controller:
     def observe_and_decide(self) -> tuple[Tick, ControllerState, Plans] | None:
         """The first half of a tick, without effects: what was seen and what is decided."""
         ports, plans = self._ports, self._plans()
+        self._interval_s = plans.params.interval_s
         try:
             snapshot = ports.inventory.snapshot()
         except PortError as error:

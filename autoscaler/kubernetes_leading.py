@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from types import TracebackType
 
@@ -30,12 +30,12 @@ from autoscaler.config.kubernetes_settings import KubernetesSettings
 from autoscaler.controller import Controller, Ports
 from autoscaler.domain.cluster import ClusterSnapshot, Replica
 from autoscaler.domain.params import Params, Plans
-from autoscaler.domain.plan import ServiceDecision, VariantTarget
+from autoscaler.domain.plan import ServiceDecision
 from autoscaler.domain.reading import EngineReading, Observations, is_known
 from autoscaler.domain.resource import AutoscalerResource, RefusedResource, ResourceProblem
 from autoscaler.domain.service import Engine, Service, ServiceId
 from autoscaler.kubernetes_telling import Telling
-from autoscaler.ports import ConflictError, Journal, MetricsSource, PortError, ReplicaActuator
+from autoscaler.ports import Journal, MetricsSource, PortError
 from autoscaler.reporting import Reporter
 
 _log = logging.getLogger(__name__)
@@ -120,14 +120,19 @@ class Leading:
             self._store.start()
             opened.callback(self._store.close)
             actuator = KubernetesActuator(
-                api, surroundings=self._judges, histories=histories, now_s=clock.now_s, notify=self._telling.noticed
+                api,
+                surroundings=self._judges,
+                histories=histories,
+                now_s=clock.now_s,
+                leads=leads,
+                notify=self._telling.noticed,
             )
             self._controller: Controller = build_controller(
                 ports=Ports(
                     clock=clock,
                     inventory=self._inventory,
                     metrics=self._readings,
-                    actuator=WhileLeading(actuator, leads),
+                    actuator=actuator,
                     store=self,
                     journal=journal,
                     observer=Reporter(board),
@@ -218,20 +223,6 @@ class Leading:
     def _last_asked(self, resource: AutoscalerResource, variant: str) -> int | None:
         publication = self._resources.of(resource.namespace, resource.name)
         return dict(publication.targets).get(variant) if publication is not None else None
-
-
-class WhileLeading:
-    """An actuator that acts for the leader alone: whoever lost the lease meanwhile changes nothing any more."""
-
-    def __init__(self, actuator: ReplicaActuator, leads: Callable[[], bool]) -> None:
-        self._actuator = actuator
-        self._leads = leads
-
-    def scale(self, service: ServiceId, targets: Sequence[VariantTarget]) -> None:
-        """Ask for these counts. Raises ConflictError where another replica of the controller may lead."""
-        if not self._leads():
-            raise ConflictError("this replica of the controller leads no longer; the next leader decides")
-        self._actuator.scale(service, targets)
 
 
 class RememberedReadings:

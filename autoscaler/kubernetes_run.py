@@ -26,6 +26,7 @@ from adapters.serving.server import ApiServer
 from adapters.serving.store import DecisionBoard
 from adapters.wallclock import WallClock
 from autoscaler.cluster_access import connect, own_namespace
+from autoscaler.compose import NoJournal
 from autoscaler.config import ConfigFile
 from autoscaler.config.kubernetes_settings import (
     ElectionSettings,
@@ -36,7 +37,7 @@ from autoscaler.config.resource_reading import parse_resource
 from autoscaler.config.watching import Refused
 from autoscaler.domain.params import Params
 from autoscaler.kubernetes_leading import Leading
-from autoscaler.ports import RefusedError
+from autoscaler.ports import Journal, PortError, RefusedError
 
 _log = logging.getLogger(__name__)
 _SYNC_S = 30.0
@@ -87,9 +88,12 @@ class KubernetesRun:
         """Lead whenever elected, until ``stop``."""
         while not self._stopping:
             if self._leads() and self._cluster.wait_synced(_SYNC_S) and self._resources.wait_synced(_SYNC_S):
-                self._lead()
-            else:
-                self._clock.wait_until(self._clock.now_s() + _LOOK_S)
+                try:
+                    self._lead()
+                    continue
+                except PortError as error:
+                    _log.error("leading did not begin, and is tried again: %s", error)
+            self._clock.wait_until(self._clock.now_s() + _LOOK_S)
 
     def stop(self) -> None:
         """Let ``run`` return. Safe in a signal handler."""
@@ -100,12 +104,9 @@ class KubernetesRun:
         self._clock.wake()
 
     def _lead(self) -> None:
-        """One leadership, to its end."""
+        """One leadership, to its end. Raises PortError where it can't begin."""
         with ExitStack() as opened:
-            state = StateDirectory(self._config.settings.state_dir, now_s=self._clock.now_s)
-            opened.callback(state.close)
-            journal = SqliteJournal(state.database, now_s=self._clock.now_s, retention=self._config.settings.retention)
-            opened.callback(journal.close)
+            journal = self._journal(opened)
             leading = opened.enter_context(
                 Leading(
                     self._api,
@@ -127,6 +128,19 @@ class KubernetesRun:
                 leading.run()
             self._leading = None
         _log.info("not leading any more")
+
+    def _journal(self, opened: ExitStack) -> Journal:
+        """The state directory's; where that can't be used none, because a service without a leader is worse."""
+        settings, now_s = self._config.settings, self._clock.now_s
+        try:
+            state = StateDirectory(settings.state_dir, now_s=now_s)
+            opened.callback(state.close)
+            journal = SqliteJournal(state.database, now_s=now_s, retention=settings.retention)
+        except PortError as error:
+            _log.error("no memory is kept and none is continued: %s", error)
+            return NoJournal()
+        opened.callback(_close_journal, journal)
+        return journal
 
     def _leads(self) -> bool:
         return self._leadership is None or self._leadership.is_leader()
@@ -192,6 +206,13 @@ class KubernetesRun:
             )
             self.external_scaler.start()
             opened.callback(self.external_scaler.stop)
+
+
+def _close_journal(journal: SqliteJournal) -> None:
+    try:
+        journal.close()
+    except PortError as error:
+        _log.error("the latest memory could not be kept: %s", error)
 
 
 def _lease_namespace(settings: ElectionSettings) -> str:

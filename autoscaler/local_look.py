@@ -13,14 +13,13 @@ from adapters.local.gateway_ports import GatewaySource
 from adapters.local.recording import Recording
 from adapters.serving.store import DecisionBoard
 from adapters.wallclock import WallClock
-from autoscaler.compose import JoinedSource, build_controller
+from autoscaler.compose import JoinedSource, NoJournal, build_controller
 from autoscaler.config import Settings
 from autoscaler.controller import Controller, Ports
 from autoscaler.domain.cluster import ClusterSnapshot, Device
 from autoscaler.domain.params import Plans
 from autoscaler.domain.plan import Decision, VariantTarget
 from autoscaler.domain.service import ServiceId
-from autoscaler.domain.state import ControllerState, Tick
 from autoscaler.ports import UnavailableError
 from autoscaler.reporting import Reporter
 
@@ -43,16 +42,6 @@ class HandsOff:
 
     def scale(self, service: ServiceId, targets: Sequence[VariantTarget]) -> None:
         """Leave everything as it is."""
-
-
-class NoJournal:
-    """A Journal that keeps nothing."""
-
-    def restore(self) -> ControllerState | None:
-        """There is nothing."""
-
-    def record(self, tick: Tick, plans: Plans, next_state: ControllerState) -> None:
-        """Forget it."""
 
 
 class Onlooker:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from adapters.kubernetes.connection import Collection, KubernetesApi
 from adapters.kubernetes.contents import ObjectKey
 from adapters.kubernetes.raw_json import JsonObject
 from adapters.kubernetes.watching import Watched
-from autoscaler.ports import InvalidAnswerError, RefusedError
+from autoscaler.ports import InvalidAnswerError, RefusedError, UnavailableError
 
 T = TypeVar("T")
+# The server ends each watch after half a minute at the latest, so one that is well is heard more often than that.
+STALE_AFTER_S = 120.0
 
 
 class Following(Generic[T]):
@@ -54,10 +56,10 @@ class Following(Generic[T]):
 
 
 def item_of(watched: Watched[T], key: ObjectKey, *, kind: str) -> T:
-    """One object. Raises RefusedError (none of that name, no such kind), UnavailableError (not known yet),
-    InvalidAnswerError (it can't be read).
+    """One object. Raises RefusedError (none of that name, no such kind), UnavailableError (not known yet, or not heard
+    of for too long to be believed), InvalidAnswerError (it can't be read).
     """
-    items = watched.items()
+    items = current(watched, kind=kind)
     if (found := items.get(key)) is not None:
         return found
     if reason := watched.unreadable().get(key):
@@ -65,3 +67,13 @@ def item_of(watched: Watched[T], key: ObjectKey, *, kind: str) -> T:
     if watched.absent:
         raise RefusedError(f"the cluster has no kind {kind} (is its operator installed?)")
     raise RefusedError(f"there is no {kind} {key}")
+
+
+def current(watched: Watched[T], *, kind: str) -> Mapping[ObjectKey, T]:
+    """All objects. Raises UnavailableError where they are not known yet, or were not heard of for too long."""
+    items = watched.items()
+    silent_s = watched.silent_s
+    if silent_s > STALE_AFTER_S:
+        failure = f": {watched.failure}" if watched.failure else ""
+        raise UnavailableError(f"the {kind}s of the cluster were not heard of for {silent_s:.0f} s{failure}")
+    return items

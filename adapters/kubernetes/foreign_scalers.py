@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from adapters.kubernetes.connection import Collection, KubernetesApi
+from adapters.kubernetes.following import current
 from adapters.kubernetes.raw_json import JsonObject, found, inner, objects, optional_text, strings, text
 from adapters.kubernetes.scalable import controller_of
 from adapters.kubernetes.watching import Watched
@@ -22,6 +23,7 @@ SCALED_OBJECTS: Final = Collection(group="keda.sh", version="v1alpha1", plural="
 VPAS: Final = Collection(group="autoscaling.k8s.io", version="v1", plural="verticalpodautoscalers")
 
 _PAUSED = "autoscaling.keda.sh/paused"
+_KINDS = ("HorizontalPodAutoscaler", "ScaledObject", "VerticalPodAutoscaler")
 _EVICTING = ("Auto", "Recreate", "InPlaceOrRecreate")
 
 
@@ -156,5 +158,11 @@ class ForeignScalers:
             watched.close()
 
     def all(self) -> tuple[ForeignScaler, ...]:
-        """Those that exist. Raises UnavailableError before all are known: until then nothing may be written."""
-        return tuple(scaler for watched in self._watched for scaler in watched.items().values())
+        """Those that exist. Raises UnavailableError before all are known, and where they were not heard of for too
+        long: until then nothing may be written.
+        """
+        return tuple(
+            scaler
+            for kind, watched in zip(_KINDS, self._watched, strict=True)
+            for scaler in current(watched, kind=kind).values()
+        )

@@ -29,16 +29,21 @@ class Written:
 
 
 class ScaleCalls:
-    """Two calls for each change: the object is read just before, because its version grows with every status."""
+    """Two calls for each change: the object is read just before, because its version grows with every status.
 
-    def __init__(self, api: KubernetesApi) -> None:
+    ``leads`` is asked between the two: the first may have taken long, and the process may have stood still meanwhile.
+    """
+
+    def __init__(self, api: KubernetesApi, *, leads: Callable[[], bool]) -> None:
         self._api = api
+        self._leads = leads
 
     def write(self, view: TargetView, replicas: int) -> Written | None:
         """Change the count that ``view`` shows; None where it has that one already.
 
         Raises ConflictError where it has another count than ``view``, is another object of the same name, or changes
-        again and again between the two calls; RefusedError with what right is missing.
+        again and again between the two calls, or where another replica of the controller may lead; RefusedError with
+        what right is missing.
         """
         try:
             for _ in range(_ATTEMPTS - 1):
@@ -46,9 +51,11 @@ class ScaleCalls:
                 if change is None:
                     return None
                 # By a status, as a rule, in which case reading again finds the count that was decided on.
+                check_leads(self._leads)
                 with suppress(ConflictError):
                     return change()
             change = self._prepared(view, replicas)
+            check_leads(self._leads)
             return None if change is None else change()
         except RefusedError as error:
             # Admission policies say "forbidden" too; only the authorizer says what a user cannot do.
@@ -107,6 +114,12 @@ class ScaleCalls:
             )
 
         return patch
+
+
+def check_leads(leads: Callable[[], bool]) -> None:
+    """Raises ConflictError where another replica of the controller may lead."""
+    if not leads():
+        raise ConflictError("this replica of the controller leads no longer; the next leader decides")
 
 
 def _written_scale(scale: JsonObject) -> Written:

@@ -11,7 +11,7 @@ from typing import Protocol
 from adapters.kubernetes.connection import KubernetesApi, PatchKind
 from adapters.kubernetes.count_history import CountHistories
 from adapters.kubernetes.deletion_cost import COST_ANNOTATION, Candidate, marks
-from adapters.kubernetes.scale_calls import ScaleCalls
+from adapters.kubernetes.scale_calls import ScaleCalls, check_leads
 from adapters.kubernetes.target_view import TargetView
 from adapters.kubernetes.targets import Targeted, TargetProblem
 from autoscaler.domain.plan import VariantTarget
@@ -74,7 +74,9 @@ class _Step:
 class KubernetesActuator:
     """ReplicaActuator of a cluster. ``notify`` is told of what was done, at once; it must not raise.
 
-    A service in Mode.ADVISE never gets as far as a call: the steps are made for Mode.SCALE alone.
+    ``leads`` is asked before each call that changes something, so that a replica of the controller which lost its
+    lease (or stood still for longer) changes nothing any more. A service in Mode.ADVISE never gets as far as a call:
+    the steps are made for Mode.SCALE alone.
     """
 
     def __init__(
@@ -84,10 +86,12 @@ class KubernetesActuator:
         surroundings: Surroundings,
         histories: CountHistories,
         now_s: Callable[[], float],
+        leads: Callable[[], bool] = lambda: True,
         notify: Callable[[ScaleNotice], None] = lambda notice: None,
     ) -> None:
         self._api = api
-        self._calls = ScaleCalls(api)
+        self._leads = leads
+        self._calls = ScaleCalls(api, leads=leads)
         self._surroundings = surroundings
         self._histories = histories
         self._now_s = now_s
@@ -168,6 +172,7 @@ class KubernetesActuator:
                 written = None if cost is None else str(cost)
                 metadata = {"uid": candidates[name].uid, "annotations": {COST_ANNOTATION: written}}
                 path = f"/api/v1/namespaces/{step.view.namespace}/pods/{name}"
+                check_leads(self._leads)
                 self._api.patch(path, {"metadata": metadata}, kind=PatchKind.MERGE, timeout_s=left_s)
         except PortError as error:
             self._tell(NoticeKind.NOT_MARKED, step, str(error))

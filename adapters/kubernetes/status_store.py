@@ -103,6 +103,9 @@ class StatusStore:
     def publish_refusals(self, refused: Mapping[ObjectKey, RefusedResource]) -> None:
         """Say of resources that nothing is decided on them, and why."""
         views = self._resources.views()
+        for key in tuple(self._written):  # those that are gone
+            if key not in views:
+                self._written.pop(key, None)
         for key, each in refused.items():
             view = views.get(key)
             if view is not None:

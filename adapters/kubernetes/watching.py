@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Generic, TypeVar
 
 from adapters.kubernetes.api_errors import BusyError, GoneError, NotFoundError
@@ -144,6 +145,11 @@ class Watched(Generic[T]):
     def heard_s(self) -> float | None:
         """When the server last said anything of this collection: a page, an event, a bookmark. None: never."""
         return self._heard_s
+
+    @property
+    def silent_s(self) -> float:
+        """For how long it has said nothing; infinite: it never did."""
+        return inf if self._heard_s is None else self._now_s() - self._heard_s
 
     @property
     def failure(self) -> str | None:
