@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from adapters.kubernetes.count_history import begun
 from adapters.kubernetes.foreign_scalers import ForeignScaler, hpa_of, scaled_object_of, vpa_of
@@ -11,18 +11,13 @@ from adapters.kubernetes.raw_json import JsonObject, objects, optional_text, opt
 from adapters.kubernetes.resources import ResourceView
 from adapters.kubernetes.status_conditions import ConditionType
 from adapters.kubernetes.targets import TargetProblem
-from autoscaler.doctor.facts import ClusterFacts, known, known_or_none
-from autoscaler.doctor.finding import CheckId, Findings, error, of_each, warning
+from autoscaler.doctor.facts import ClusterFacts, Listed, known, known_or_none, named, subject_of
+from autoscaler.doctor.finding import CheckId, Finding, Findings, error, of_each, warning
 from autoscaler.domain.resource import AutoscalerResource, Mode, RefusedResource
 from autoscaler.domain.service import ServiceId
 from autoscaler.ports import PortError
 
 _KIND = "InferenceAutoscaler"
-
-
-def subject_of(namespace: str, name: str) -> str:
-    """What a person calls one."""
-    return f"{_KIND} {namespace}/{name}"
 
 
 def check_specs(facts: ClusterFacts) -> Findings:
@@ -79,7 +74,9 @@ def _target_key(resource: AutoscalerResource, variant: str) -> str:
 
 def check_owners(facts: ClusterFacts) -> Findings:
     """Whoever else writes the replicas of a target, or may."""
-    scalers = list(_scalers(facts))
+    found = list(_scalers(facts))
+    scalers = [each for each in found if isinstance(each, ForeignScaler)]
+    yield from (each for each in found if isinstance(each, Finding))
     viewed = list(facts.viewed())
     lost = contested([Claim(resource=resource, variant=variant, view=view) for resource, variant, view in viewed])
     asked: dict[ServiceId, int] = {}
@@ -115,22 +112,25 @@ def _scale_up(namespace: str, target: str) -> str:
     return f"kubectl -n {namespace} scale {kind.lower()} {name} --replicas=1"
 
 
-def _scalers(facts: ClusterFacts) -> Iterator[ForeignScaler]:
-    """Those that can be read: the checks of HPAs and ScaledObjects tell of the others."""
-    for source in known(facts.hpas):
-        yield from _readable(source, "hpa")
-    for source in known_or_none(facts.scaled_objects):
-        yield from _readable(source, "scaled object")
-    for source in known_or_none(facts.vpas):
-        yield from _readable(source, "vpa")
-
-
-def _readable(source: JsonObject, kind: str) -> Iterator[ForeignScaler]:
-    read = {"hpa": hpa_of, "scaled object": scaled_object_of, "vpa": vpa_of}[kind]
-    try:
-        yield read(source)
-    except PortError:
-        return
+def _scalers(facts: ClusterFacts) -> Iterator[ForeignScaler | Finding]:
+    """All that can be read; of each kind or object that can't, a finding."""
+    kinds: tuple[tuple[str, Listed, Callable[[JsonObject], ForeignScaler]], ...] = (
+        ("HorizontalPodAutoscaler", facts.hpas, hpa_of),
+        ("ScaledObject", facts.scaled_objects, scaled_object_of),
+        ("VerticalPodAutoscaler", facts.vpas, vpa_of),
+    )
+    for kind, listed, read in kinds:
+        try:
+            items = named(kind, known_or_none(listed))
+        except PortError as failure:
+            message = f"who of these scales our targets can't be told: {failure}"
+            yield warning(CheckId.OWNER, kind, message, "give the user of the kubeconfig the right to list them")
+            continue
+        for subject, source in items:
+            try:
+                yield read(source)
+            except PortError as failure:
+                yield warning(CheckId.OWNER, subject, f"can't be read: {failure}", f"kubectl edit {subject}")
 
 
 def check_statuses(facts: ClusterFacts) -> Findings:

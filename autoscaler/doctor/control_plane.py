@@ -15,6 +15,7 @@ from autoscaler.manifests import (
     ZERO_FROM,
     KubernetesVersion,
 )
+from autoscaler.ports import PortError
 
 _DEFINITION = f"CustomResourceDefinition {PLURAL}.{GROUP}"
 _INSTALL = "gpu-autoscaler schema --resource | kubectl apply --server-side -f -"
@@ -122,7 +123,7 @@ def _leader(facts: ClusterFacts, subject: str, source: JsonObject) -> Findings:
         yield error(CheckId.LEADER, subject, "nobody leads, so nothing is decided: no replica runs", log)
         return
     # Compared by the server's clock, as far as it is known: a leader's clock is hardly ever that of this machine.
-    skew_s = facts.clock.skew_s if not isinstance(facts.clock, Exception) else 0.0
+    skew_s = facts.clock.skew_s if not isinstance(facts.clock, PortError) else 0.0
     age_s = facts.now_s + skew_s - renewed_s
     if age_s > lease.duration_s + _MOST_SKEW_S:
         message = f"{lease.holder} led, and has not renewed for {age_s:.0f} s (it should every {lease.duration_s} s)"

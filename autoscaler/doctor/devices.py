@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from adapters.kubernetes.nodes import Heard, NodeView, node_view
 from adapters.kubernetes.raw_json import JsonObject
 from adapters.kubernetes.target_view import PodNeeds
-from autoscaler.doctor.autoscalers import subject_of
 from autoscaler.doctor.facts import ClusterFacts, known, named
 from autoscaler.doctor.finding import CheckId, Finding, Findings, error, fine, of_each, warning
 from autoscaler.ports import PortError
@@ -110,9 +109,9 @@ def _sharing(subject: str, source: JsonObject) -> Findings:
 def check_devices(facts: ClusterFacts) -> Findings:
     """Services that ask for devices, or for nodes, that the cluster does not have."""
     nodes = list(_readable(known(facts.nodes)))
-    for resource, _, view in facts.viewed():
+    for subject, viewed in facts.viewed_by_name():
+        view = viewed.view
         for group in view.groups or ():
-            subject = subject_of(resource.namespace, resource.name)
             yield from _placeable(subject, str(view.scaled), group.needs, nodes, made=_made(facts))
 
 

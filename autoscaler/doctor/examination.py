@@ -24,15 +24,15 @@ from autoscaler.doctor.facts import ClusterFacts, known
 from autoscaler.doctor.finding import CheckId, Finding, Findings, Severity, error, fine, warning
 from autoscaler.doctor.followers import check_hpas
 from autoscaler.doctor.machine import check_commands, check_machine_devices, check_ports, check_state
+from autoscaler.doctor.network import check_network
 from autoscaler.doctor.pages import check_pages
+from autoscaler.doctor.quotas import check_quotas
 from autoscaler.doctor.rights import check_rights
 from autoscaler.doctor.scaled_objects import check_scaled_objects
 from autoscaler.doctor.workloads import (
     check_budgets,
     check_deletion_cost,
     check_grace,
-    check_network,
-    check_quotas,
     check_readiness,
 )
 from autoscaler.ports import PortError

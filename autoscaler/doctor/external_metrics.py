@@ -12,8 +12,7 @@ from cryptography.exceptions import InvalidSignature
 
 from adapters.kubernetes.api_errors import NotFoundError
 from adapters.kubernetes.raw_json import JsonObject, flag, objects, optional_text, text
-from autoscaler.doctor.autoscalers import subject_of
-from autoscaler.doctor.facts import ClusterFacts, known
+from autoscaler.doctor.facts import Certificate, ClusterFacts, known, subject_of
 from autoscaler.doctor.finding import CheckId, Findings, error, fine, warning
 from autoscaler.doctor.followers import reads_our_number
 from autoscaler.ports import PortError
@@ -125,17 +124,24 @@ def check_certificates(facts: ClusterFacts) -> Findings:
                 yield error(CheckId.CERTIFICATE, _SUBJECT, f"spec.caBundle can't be read: {failure}", fix)
             for each in authorities:
                 yield from _expiry(facts.now_s, f"caBundle of {_SUBJECT}", each)
-    if facts.certificate is None:
-        return
-    source = facts.certificate.source
+    for given in facts.certificates:
+        yield from _served_with(facts.now_s, given, host if given.aggregated else None, authorities)
+
+
+def _served_with(
+    now_s: float, given: Certificate, host: str | None, authorities: Sequence[x509.Certificate]
+) -> Findings:
+    """One of our certificates. ``host``: what the API server asks it for, with which ``authorities``."""
+    source = given.source
     try:
-        chain = x509.load_pem_x509_certificates(known(facts.certificate.pem))
+        chain = x509.load_pem_x509_certificates(known(given.pem))
     except (PortError, ValueError) as failure:
-        fix = "kubernetes.externalMetrics.certificateFile"
-        yield warning(CheckId.CERTIFICATE, source, f"it can't be read here: {failure}", fix)
+        yield warning(CheckId.CERTIFICATE, source, f"it can't be read here: {failure}", given.key)
         return
-    yield from _expiry(facts.now_s, source, chain[0])
-    if host is not None and host not in _names(chain[0]):
+    yield from _expiry(now_s, source, chain[0])
+    if host is None:
+        return
+    if host not in _names(chain[0]):
         message = f"it is for {', '.join(_names(chain[0])) or 'no name'}, and the API server asks for {host}"
         yield error(CheckId.CERTIFICATE, source, message, f"make one with the DNS name {host}")
     if authorities and not any(_signed(each, authorities) for each in chain):

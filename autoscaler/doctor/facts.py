@@ -68,10 +68,24 @@ class PageLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """A certificate in PEM, or the reason why it can't be read, and where it is from."""
+    """A certificate in PEM, or the reason why it can't be read. ``source``: where it is; ``key``: who names it there.
+
+    ``aggregated``: it is shown to the API server, which compares it with an APIService.
+    """
 
     source: str
+    key: str
     pem: bytes | PortError
+    aggregated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Viewed:
+    """One variant of a resource, with its target."""
+
+    resource: AutoscalerResource
+    variant: str
+    view: TargetView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +96,7 @@ class ClusterFacts:
     ``leases``: those of the controller's name. ``api_service``: None where nobody serves external metrics.
     ``reads``: what an HPA gets of our number, by namespace; empty where somebody else serves it. ``services``: by
     "namespace/name", those that APIService and ScaledObjects name; None where there is none. ``marked``: what became
-    of a pod-deletion-cost that was tried on a pod without lasting, by pod. ``certificate``: what we serve with.
+    of a pod-deletion-cost that was tried on a pod without lasting, by pod. ``certificates``: what we serve with.
     """
 
     now_s: float
@@ -109,7 +123,7 @@ class ClusterFacts:
     rights: Sequence[Asked] | PortError = NOT_ASKED
     pages: Sequence[PageLook] = ()
     marked: Mapping[str, PortError | None] = field(default_factory=dict)
-    certificate: Certificate | None = None
+    certificates: Sequence[Certificate] = ()
 
     def usable(self) -> list[AutoscalerResource]:
         """The InferenceAutoscalers whose spec can be used. Raises PortError where they can't be read."""
@@ -122,6 +136,13 @@ class ClusterFacts:
                 found = self.targets.get((resource.namespace, source.target))
                 if isinstance(found, TargetView):
                     yield resource, source.variant, found
+
+    def viewed_by_name(self) -> list[tuple[str, Viewed]]:
+        """The same, each under its resource's name. Raises PortError where the resources can't be read."""
+        return [
+            (subject_of(resource.namespace, resource.name), Viewed(resource=resource, variant=variant, view=view))
+            for resource, variant, view in self.viewed()
+        ]
 
     def pods_of(self, view: TargetView) -> list[JsonObject]:
         """The pods of a target. Raises PortError where they can't be read."""
@@ -141,6 +162,11 @@ def labels_of(source: JsonObject) -> Mapping[str, str]:
     metadata = source.get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
     return labels if isinstance(labels, Mapping) else {}
+
+
+def subject_of(namespace: str, name: str) -> str:
+    """What a person calls an InferenceAutoscaler."""
+    return f"InferenceAutoscaler {namespace}/{name}"
 
 
 def named(kind: str, items: Sequence[JsonObject]) -> list[tuple[str, JsonObject]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -60,7 +61,7 @@ def gather(api: KubernetesApi, settings: KubernetesSettings | None, scope: Scope
     resources = _asked(lambda: _resources(api, scope.namespaces))
     views_of = () if isinstance(resources, PortError) else resources
     usable = [view.wanted for view in views_of if isinstance(view.wanted, AutoscalerResource)]
-    targets = _targets(api, usable, clock)
+    targets = _targets(api, usable, scope.namespaces, clock)
     views = [found for found in targets.values() if isinstance(found, TargetView)]
     pods = _asked(lambda: _each_namespace(api, Collection(group="", version="v1", plural="pods"), views))
     api_service = _asked(lambda: _found(api, f"/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}"))
@@ -102,7 +103,7 @@ def gather(api: KubernetesApi, settings: KubernetesSettings | None, scope: Scope
         rights=_asked(lambda: ask_rights(api, rights, scope.account or Account())),
         pages=fetch_looks(api, usable, targets, known_pods, through_api_server=scope.through_api_server),
         marked=_marked(api, usable, targets, known_pods),
-        certificate=_certificate(settings),
+        certificates=_certificates(settings),
     )
 
 
@@ -160,11 +161,14 @@ def _resources(api: KubernetesApi, namespaces: Sequence[str]) -> list[ResourceVi
     ]
 
 
-def _targets(api: KubernetesApi, resources: Sequence[AutoscalerResource], clock: Clock) -> Targeted:
+def _targets(
+    api: KubernetesApi, resources: Sequence[AutoscalerResource], namespaces: Sequence[str], clock: Clock
+) -> Targeted:
     """The targets, as the controller itself sees them, once all are known or have had their time."""
     wanted = [(resource.namespace, source.target) for resource in resources for source in resource.sources]
     changed = threading.Event()
-    targets = Targets(api, now_s=clock.now_s, changed=changed.set)
+    only = namespaces[0] if len(namespaces) == 1 else None  # the right to read one may be all that there is
+    targets = Targets(api, now_s=clock.now_s, namespace=only, changed=changed.set)
     ends_s = clock.now_s() + _TARGETS_S
     try:
         while True:
@@ -248,13 +252,24 @@ def _mark(api: KubernetesApi, pod: JsonObject, body: JsonObject) -> PortError | 
     return answer if isinstance(answer, PortError) else None
 
 
-def _certificate(settings: KubernetesSettings | None) -> Certificate | None:
-    """What external metrics are served with, where the configuration says so."""
+def _certificates(settings: KubernetesSettings | None) -> list[Certificate]:
+    """What our servers show, where the configuration says so."""
     external = settings.external_metrics if settings is not None else None
-    if external is None:
-        return None
-    source = str(external.certificate_file)
+    scaler = settings.external_scaler if settings is not None else None
+    found = []
+    if external is not None:
+        key = "kubernetes.externalMetrics.certificateFile"
+        found.append(_certificate(external.certificate_file, key=key, aggregated=True))
+    if scaler is not None and scaler.certificate_file is not None:
+        key = "kubernetes.externalScaler.certificateFile"
+        found.append(_certificate(scaler.certificate_file, key=key, aggregated=False))
+    return found
+
+
+def _certificate(file: Path, *, key: str, aggregated: bool) -> Certificate:
+    pem: bytes | PortError
     try:
-        return Certificate(source=source, pem=external.certificate_file.read_bytes())
+        pem = file.read_bytes()
     except OSError as error:
-        return Certificate(source=source, pem=RefusedError(error.strerror or str(error)))
+        pem = RefusedError(error.strerror or str(error))
+    return Certificate(source=str(file), key=key, pem=pem, aggregated=aggregated)

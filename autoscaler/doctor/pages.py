@@ -10,9 +10,8 @@ from adapters.kubernetes.pods import pod_view
 from adapters.kubernetes.raw_json import JsonObject
 from adapters.kubernetes.replicas import metrics_url, no_metrics_port
 from adapters.kubernetes.target_view import TargetView
-from autoscaler.doctor.autoscalers import subject_of
-from autoscaler.doctor.facts import ClusterFacts, PageLook
-from autoscaler.doctor.finding import CheckId, Finding, Findings, Severity, fine, warning
+from autoscaler.doctor.facts import ClusterFacts, PageLook, Viewed, subject_of
+from autoscaler.doctor.finding import CheckId, Finding, Findings, Severity, fine, of_each, warning
 from autoscaler.domain.reading import Unknown, UnknownReason
 from autoscaler.domain.resource import AutoscalerResource
 from autoscaler.domain.service import Slo
@@ -23,11 +22,15 @@ _ALWAYS = ("waiting", "running", "completed")
 
 def check_pages(facts: ClusterFacts) -> Findings:
     """Every page that was fetched, told once for all pods with the same fault."""
-    for resource, variant, view in facts.viewed():
-        looks = [look for look in facts.pages if (look.service, look.variant) == (resource.service.id, variant)]
-        yield from _of_variant(resource, looks)
-        if not looks:
-            yield from _unasked(resource, view, facts.pods_of(view))
+    yield from of_each(CheckId.METRICS, facts.viewed_by_name(), lambda _, viewed: _pages(facts, viewed))
+
+
+def _pages(facts: ClusterFacts, viewed: Viewed) -> Findings:
+    wanted = (viewed.resource.service.id, viewed.variant)
+    looks = [look for look in facts.pages if (look.service, look.variant) == wanted]
+    yield from _of_variant(viewed.resource, looks)
+    if not looks:
+        yield from _unasked(viewed.resource, viewed.view, facts.pods_of(viewed.view))
 
 
 def _of_variant(resource: AutoscalerResource, looks: Sequence[PageLook]) -> Findings:

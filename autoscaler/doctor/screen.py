@@ -49,7 +49,10 @@ def findings_plain(findings: Sequence[Finding]) -> dict[str, object]:
 
 def _summary(findings: Sequence[Finding]) -> Text:
     counts = Counter(finding.severity for finding in findings)
-    parts = [(f"{counts[each]} {each}s", each) for each in (Severity.ERROR, Severity.WARNING)]
+    parts = [
+        (f"{counts[each]} {each}{'' if counts[each] == 1 else 's'}", each)
+        for each in (Severity.ERROR, Severity.WARNING)
+    ]
     text = Text("\n")
     for index, (told, severity) in enumerate(parts):
         text.append(", " if index else "")

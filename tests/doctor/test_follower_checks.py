@@ -281,7 +281,8 @@ AUTHORITY, STRANGER = Authority(), Authority()
 def test_the_certificate_is_compared_with_the_authority(
     pem: bytes | PortError, severity: Severity | None, words: str
 ) -> None:
-    world = World(api_service=api_service(ca=AUTHORITY.pem), certificate=Certificate(source="/tls/tls.crt", pem=pem))
+    given = Certificate(source="/tls/tls.crt", key="certificateFile", pem=pem, aggregated=True)
+    world = World(api_service=api_service(ca=AUTHORITY.pem), certificates=[given])
     told = [each for each in bad(found(world)) if each.check is CheckId.CERTIFICATE]
     assert [each.severity for each in told] == ([] if severity is None else [severity])
     assert all(words in f"{each.message} {each.fix}" for each in told)

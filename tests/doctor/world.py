@@ -82,7 +82,7 @@ class World:
     reads: dict[str, Any] = field(default_factory=dict)
     rights: Sequence[Asked] | PortError = ()
     marked: dict[str, PortError | None] = field(default_factory=dict)
-    certificate: Certificate | None = None
+    certificates: Sequence[Certificate] = ()
 
     def facts(self) -> ClusterFacts:
         """Of all this."""
@@ -112,7 +112,7 @@ class World:
             rights=self.rights,
             pages=self._pages(),
             marked=self.marked,
-            certificate=self.certificate,
+            certificates=self.certificates,
         )
 
     def _targets(self, views: Any) -> Targeted:
