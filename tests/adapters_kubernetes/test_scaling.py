@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -84,13 +85,25 @@ class Acting:
         server.otherwise = self.server
         self.histories = CountHistories()
         self.around = around
+        self.asked = 0
+        self.leads_for = math.inf
         self.actuator = KubernetesActuator(
-            api, surroundings=around, histories=self.histories, now_s=lambda: 1000.0, notify=around.notices.append
+            api,
+            surroundings=around,
+            histories=self.histories,
+            now_s=lambda: 1000.0,
+            leads=self._leads,
+            notify=around.notices.append,
         )
 
     def scale(self, **counts: int) -> None:
         targets = [VariantTarget(variant=name, replicas=count) for name, count in counts.items()]
         self.actuator.scale(SERVICE, targets)
+
+    def _leads(self) -> bool:
+        """Not after so many questions."""
+        self.asked += 1
+        return self.asked <= self.leads_for
 
     def counts(self) -> list[tuple[str, int]]:
         """The counts that were written, in their order."""
@@ -289,6 +302,19 @@ def test_pods_that_can_not_be_marked_do_not_keep_the_count_up(server: ScriptedSe
     assert act.counts() == [("full", 2)]
     assert [each.kind for each in act.around.notices] == [NoticeKind.NOT_MARKED, NoticeKind.SCALED]
     assert "forbidden" in act.around.notices[0].detail
+
+
+@pytest.mark.parametrize("leads_for", [0, 1, 2])
+def test_whoever_leads_no_longer_writes_nothing_more(
+    server: ScriptedServer, api: KubernetesApi, leads_for: int
+) -> None:
+    pods = [pod("a", 9), pod("b", 1), pod("c", 4)]
+    held = [FULL, *(pod_object(each.name) for each in pods)]
+    act = Acting(server, api, held, Around({"full": view_of(FULL)}, pods=pods))
+    act.leads_for = leads_for
+    with pytest.raises(ConflictError, match="leads no longer"):
+        act.scale(full=1)
+    assert [request.verb for request in act.server.written] == ["PATCH"] * leads_for
 
 
 def test_only_a_replica_set_looks_at_marks(server: ScriptedServer, api: KubernetesApi) -> None:

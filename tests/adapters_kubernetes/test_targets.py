@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from adapters.kubernetes.connection import KubernetesApi
+from adapters.kubernetes.following import STALE_AFTER_S
 from adapters.kubernetes.label_matching import (
     LabelSelector,
     NodeTerm,
@@ -537,6 +538,17 @@ def test_how_long_ago_the_server_spoke(look: Look) -> None:
     assert before is None
     assert after is not None
     assert 1000.0 <= after <= looking.at_s
+
+
+def test_a_kind_that_was_not_heard_of_for_too_long_is_not_believed_and_holds_its_targets_alone(look: Look) -> None:
+    looking = look(objects.deployment(), objects.stateful_set())
+    view = looking.view(LLM)
+    looking.at_s += STALE_AFTER_S + 1.0
+    found = looking.targets.refresh([("shop", LLM)])["shop", LLM]
+    assert isinstance(found, TargetProblem)
+    assert "Deployments of the cluster were not heard of" in found.detail
+    assert (found.lasting, found.last) == (False, view)
+    looking.view(TargetRef(api_version="apps/v1", kind="StatefulSet", name="llm"))
 
 
 def test_a_custom_kind_is_read_by_its_scale_and_only_after_changes(look: Look) -> None:

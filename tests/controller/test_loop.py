@@ -51,6 +51,7 @@ class MemoryWorld:
     scaled: list[tuple[float, int]] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     ticks: list[float] = field(default_factory=list)
+    asked: int = 0
     kept: ControllerState | None = None
 
     def snapshot(self) -> ClusterSnapshot:
@@ -115,6 +116,11 @@ def controller(world: MemoryWorld, *, interval_s: float = 10.0) -> Controller:
         variants=(Variant(name="default"),),
         bounds=Bounds(min_replicas=0, max_replicas=4),
     )
+
+    def plans() -> Plans:
+        world.asked += 1
+        return Plans(services=(chat,), params=Params(interval_s=interval_s))
+
     return Controller(
         ports=Ports(
             clock=world.clock,
@@ -126,7 +132,7 @@ def controller(world: MemoryWorld, *, interval_s: float = 10.0) -> Controller:
             observer=world,
         ),
         models=build_models(),
-        plans=lambda: Plans(services=(chat,), params=Params(interval_s=interval_s)),
+        plans=plans,
     )
 
 
@@ -134,6 +140,12 @@ def test_ticks_come_at_the_interval() -> None:
     world = MemoryWorld()
     controller(world).run(until_s=1045.0)
     assert world.ticks == [1000.0, 1010.0, 1020.0, 1030.0, 1040.0]
+
+
+def test_each_tick_asks_once_what_there_is_to_do() -> None:
+    world = MemoryWorld()
+    controller(world).run(until_s=1045.0)
+    assert world.asked == len(world.ticks) == 5
 
 
 def test_a_slow_tick_delays_the_next_and_none_queue_up() -> None:
