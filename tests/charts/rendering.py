@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,15 @@ class RefusedByHelm(Exception):
 
 def render(values: Mapping[str, object] | None = None) -> list[Json]:
     """The objects that ``helm template`` makes. Raises RefusedByHelm, or MissingProgramError without helm."""
-    return [each for each in yaml.safe_load_all(render_text(values)) if each]
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [each for each in yaml.load_all(_text(json.dumps(values or {})), Loader=loader) if each]
 
 
-def render_text(values: Mapping[str, object] | None = None, *, show: Sequence[str] = ()) -> str:
-    """The same as text; ``show`` names the only templates that are wanted."""
-    only = [f"--show-only={name}" for name in show]
-    command = [str(program("helm")), "template", RELEASE, str(CHART), f"--namespace={NAMESPACE}", *only, "--values=-"]
-    done = subprocess.run(command, input=json.dumps(values or {}), check=False, capture_output=True, text=True)
+@cache
+def _text(values: str) -> str:
+    """As helm prints it; the same values are asked about by several tests."""
+    command = [str(program("helm")), "template", RELEASE, str(CHART), f"--namespace={NAMESPACE}", "--values=-"]
+    done = subprocess.run(command, input=values, check=False, capture_output=True, text=True)
     if done.returncode:
         raise RefusedByHelm(done.stderr)
     return done.stdout

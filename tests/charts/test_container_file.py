@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.charts.rendering import CHART
 
@@ -80,7 +81,7 @@ def test_the_last_stage_runs_nothing_and_is_nobody() -> None:
     assert copied == "--from=build /opt/venv /opt/venv"
     (user,) = of("USER", stage=1)
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user), "numeric, so that runAsNonRoot can be checked"
-    assert user.split(":")[0] in (CHART / "templates" / "workload.yaml").read_text(encoding="utf-8")
+    assert user.split(":")[0] == str(yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))["runAsUser"])
 
 
 def test_the_program_is_the_projects_own() -> None:

@@ -53,6 +53,7 @@ VARIANTS: list[Any] = [
         },
         id="a Secret",
     ),
+    pytest.param({"runAsUser": None}, id="any user"),
     pytest.param({"replicaCount": 1}, id="one replica"),
     pytest.param({"replicaCount": 0}, id="none"),
     pytest.param({"state": {"kind": "volume", "storageClass": "fast"}}, id="volume"),
@@ -145,7 +146,7 @@ def test_pods_keep_the_restricted_standard(values: Mapping[str, object]) -> None
     for spec in (workload(objects)["spec"]["template"]["spec"], one(objects, "Pod")["spec"]):
         context = spec["securityContext"]
         assert context["runAsNonRoot"] is True
-        assert context["runAsUser"] > 0
+        assert context.get("runAsUser") == values.get("runAsUser", 65532)
         assert context["seccompProfile"] == {"type": "RuntimeDefault"}
         assert not spec.keys() & {"hostNetwork", "hostPID", "hostIPC"}
         assert {key for volume in spec.get("volumes", ()) for key in volume} <= {"name", "emptyDir", "projected"}

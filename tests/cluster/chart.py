@@ -28,12 +28,12 @@ class Release:
     folder: Path
     name: str = "gpu-autoscaler"
 
-    def install(self, values: Mapping[str, Any] | None = None, *flags: str) -> None:
-        """Install or upgrade it. Raises RefusedError with what helm says."""
+    def install(self, values: Mapping[str, Any] | None = None, *flags: str) -> str:
+        """Install or upgrade it; what helm prints. Raises RefusedByHelm with what it complains of."""
         file = self.folder / "values.yaml"
         # The pods ask for a node that isn't there.
         file.write_text(yaml.safe_dump({"nodeSelector": {"there-is": "none"}, **(values or {})}))
-        self._helm(
+        return self._helm(
             "upgrade", "--install", self.name, str(CHART), "--namespace", self.namespace, f"--values={file}", *flags
         )
 
@@ -54,12 +54,13 @@ class Release:
         told = {f"gpu-autoscaler.io/{key}": value for key, value in annotations.items()}
         self.cluster.api.patch(path, {"metadata": {"annotations": told}})
 
-    def _helm(self, *arguments: str) -> None:
+    def _helm(self, *arguments: str) -> str:
         command = (str(program("helm")), f"--kubeconfig={self.cluster.kubeconfig}", *arguments)
         homes = {f"HELM_{each}_HOME": str(self.folder / each) for each in ("CACHE", "CONFIG", "DATA")}
         done = subprocess.run(command, env={**os.environ, **homes}, check=False, capture_output=True, text=True)
         if done.returncode:
             raise RefusedByHelm(done.stderr)
+        return done.stdout
 
 
 def _group(path: str) -> tuple[str, str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -140,6 +142,27 @@ def test_pods_are_let_into_a_restricted_namespace(release: Release) -> None:
     release.cluster.api.patch(f"/api/v1/namespaces/{release.namespace}", {"metadata": {"labels": labels}})
     release.install({**HPA, "replicaCount": 2})
     await_pods(release.cluster, release.namespace, lambda found: len(found) == 2, "both replicas are made")
+
+
+def test_files_are_for_the_processes_group_alone(release: Release) -> None:
+    release.install({**HPA})
+    volumes = release.get(f"apis/apps/v1/deployments/{release.name}")["spec"]["template"]["spec"]["volumes"]
+    assert [each["projected"]["defaultMode"] for each in volumes if "projected" in each] == [0o440]
+
+
+@pytest.mark.parametrize("values", [pytest.param({}, id="Advise"), pytest.param(SCALES, id="Scale")])
+def test_the_notes_tell_what_works(release: Release, values: Mapping[str, Any]) -> None:
+    told = release.install(values)
+    (resource,) = re.findall(r"<<EOF\n(.*?)\n\s*EOF$", told, flags=re.MULTILINE | re.DOTALL)
+    file = release.folder / "resource.yaml"
+    file.write_text(textwrap.dedent(resource))
+    made = release.cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", str(file))
+    assert "inferenceautoscaler.gpu-autoscaler.io/chat created" in made
+    (service,) = re.findall(r"service/(\S+)", told)
+    assert release.get(f"api/v1/services/{service}")["spec"]["ports"][0]["port"] == 8090
+    (secret,) = re.findall(r"get secret --namespace \S+ (\S+)", told)
+    assert release.get(f"api/v1/secrets/{secret}")["data"]["token"]
+    assert f"helm test {release.name} --namespace {release.namespace}" in told
 
 
 def test_an_upgrade_keeps_what_was_made(release: Release) -> None:
