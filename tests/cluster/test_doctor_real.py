@@ -291,6 +291,56 @@ def _follower(cluster: Cluster, namespace: str, folder: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.fixture
+def keda(cluster: Cluster) -> Iterator[None]:
+    """KEDA owns external metrics."""
+    cluster.start_keda()
+    yield
+    cluster.stop_keda()
+    cluster.remove_api_service()
+
+
+def test_keda_and_its_objects_are_told_from_ours(cluster: Cluster, namespace: str, keda: None) -> None:
+    trigger = {"scalerAddress": f"nobody.{namespace}.svc:9090", "service": "chat"}
+    scaled_object = {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": "chat"},
+        "spec": {
+            "scaleTargetRef": {"name": "chat"},
+            "maxReplicaCount": 3,
+            "fallback": {"failureThreshold": 3, "replicas": 2},
+            "triggers": [{"type": "external", "metadata": trigger}],
+        },
+    }
+    external = {"metric": {"name": "desired_replicas", "selector": {"matchLabels": {"service": "other"}}}}
+    ours = {"type": "External", "external": {**external, "target": {"type": "AverageValue", "averageValue": "1"}}}
+    cluster.apply(
+        [
+            engines("chat", resources={}),
+            engines("other", resources={}),
+            autoscaler("chat", "chat"),
+            autoscaler("other", "other"),
+            hpa("other", "other", ours),
+            scaled_object,
+        ],
+        namespace=namespace,
+    )
+    await_ready_pods(cluster, namespace, 1, app="chat")
+    code, findings = doctor(cluster, namespace)
+    assert code == 1
+    wanted = [
+        ("error", "api-service", "KEDA", "1 HPAs read our number there", "manifests keda"),
+        ("error", "scaled-object", f"{namespace}/chat", "a Service that is not there"),
+        ("warning", "scaled-object", f"{namespace}/chat", "stops at 3"),
+        ("warning", "scaled-object", f"{namespace}/chat", "falls back to 2"),
+        ("warning", "scaled-object", f"{namespace}/chat", "external-push"),
+    ]
+    missing = [each for each in wanted if not has(findings, *each)]
+    assert missing == [], table(findings, "error") + "\n" + table(findings, "warning")
+    assert not has(findings, "error", "owner"), table(findings, "error")
+
+
 def test_a_reader_without_rights_gets_findings_and_no_failure(cluster: Cluster, namespace: str) -> None:
     config = cluster.kubeconfig_for_service_account(namespace, "default")
     code, findings = doctor(cluster, namespace, "--kubeconfig", str(config))

@@ -145,10 +145,10 @@ def test_in_a_world_without_faults_every_check_is_ok() -> None:
             id="page not reached",
         ),
         pytest.param(
-            assigned("page", FetchedPage(b"sglang:num_running_reqs 1\n")),
+            assigned("page", FetchedPage(b"DCGM_FI_DEV_GPU_UTIL 1\n")),
             ERROR,
             CheckId.METRICS,
-            "SGLang",
+            "dcgm-exporter",
             id="another engine",
         ),
         pytest.param(
