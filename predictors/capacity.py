@@ -7,6 +7,8 @@
 3. Nothing but durations: concurrency that was seen to go well, over the unloaded duration (Little's law). Never the
    in-flight with its queue in it, which grows with latency and so asks for ever more replicas.
 4. Unknown.
+
+A batch server, known by its executions, has a batch time instead (predictors/batch_memory.py).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from autoscaler.domain.capacity import (
 from autoscaler.domain.learned import Learned
 from autoscaler.domain.reading import Unknown, UnknownReason
 from autoscaler.domain.service import Slo, Variant
+from predictors import batch_memory
 from predictors.lengths import Lengths
 from predictors.load_memory import LoadMemory
 from predictors.observed_rate import saturated_rate, unloaded_rate
@@ -82,6 +85,13 @@ class StepTimeCapacity:
         windows contradict every step time, and nothing else is known. Unknown(NO_OBSERVATIONS): nothing is.
         """
         memory = _memory(learned)
+        if len(memory.batches):
+            return batch_memory.capacity_of(memory.batches, variant=variant, slo=slo)
+        return self._of_tokens(memory, variant=variant, shape=shape, slo=slo, fleet=fleet)
+
+    def _of_tokens(
+        self, memory: LoadMemory, *, variant: Variant, shape: RequestShape | Unknown, slo: Slo, fleet: int
+    ) -> ReplicaCapacity | Unknown:
         lengths = shape if isinstance(shape, Unknown) else Lengths.of(shape)
         seen = saturated_rate(memory, lengths, slo)
         modelled = self._modelled(memory, lengths, variant=variant, slo=slo, fleet=max(1, fleet))

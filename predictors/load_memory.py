@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from autoscaler.domain.capacity import LoadSample, StepTime
 from autoscaler.domain.reading import Measured, Unknown
+from predictors import batch_memory
 from predictors.step_time import Fit, Misfit, fit_step_time
 
 Array = NDArray[np.float64]
@@ -45,13 +46,14 @@ class LoadMemory:
     ``loads``: (1, B, K, q, at_s, itl_s, bucket). ``saturated``: (at_s, completed_rps, running, itl_s) of windows with
     a queue all the time, oldest first, 0 where not measured. ``durations``: (at_s, concurrency, e2e_s).
     ``fit``: (pending, c, d, e, a, error, misfit) where ``pending`` counts windows since the last fit and ``misfit``
-    is 0 for a fit, else 1 + the place of the reason in ``Misfit``.
+    is 0 for a fit, else 1 + the place of the reason in ``Misfit``. ``batches``: of batch servers, see ``batch_memory``.
     """
 
     loads: Array
     saturated: Array
     durations: Array
     fit: Array
+    batches: Array
 
     @classmethod
     def empty(cls) -> LoadMemory:
@@ -61,18 +63,29 @@ class LoadMemory:
             saturated=np.zeros((0, 4)),
             durations=np.zeros((0, 3)),
             fit=np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]),
+            batches=batch_memory.empty(),
         )
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> LoadMemory:
         """What ``to_arrays`` packed. Raises KeyError where an array is missing."""
         return cls(
-            loads=arrays["loads"], saturated=arrays["saturated"], durations=arrays["durations"], fit=arrays["fit"]
+            loads=arrays["loads"],
+            saturated=arrays["saturated"],
+            durations=arrays["durations"],
+            fit=arrays["fit"],
+            batches=arrays["batches"],
         )
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """As named arrays."""
-        return {"loads": self.loads, "saturated": self.saturated, "durations": self.durations, "fit": self.fit}
+        return {
+            "loads": self.loads,
+            "saturated": self.saturated,
+            "durations": self.durations,
+            "fit": self.fit,
+            "batches": self.batches,
+        }
 
     def fitted(self) -> Fit | Misfit:
         """The step time of the last fit, or why there is none."""
@@ -114,6 +127,8 @@ class LoadMemory:
         concurrency = running + waiting if running and waiting is not None else completed_rps * e2e_s
         if e2e_s and concurrency:
             memory = replace(memory, durations=_with_duration(memory.durations, (sample.at_s, concurrency, e2e_s)))
+        if not isinstance(sample.batch, Unknown):
+            memory = replace(memory, batches=batch_memory.with_window(memory.batches, sample))
         return memory
 
     def _with_load(self, load: tuple[float, float, float, float], *, at_s: float, itl_s: float) -> LoadMemory:

@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from autoscaler.domain.reading import Measured
+from autoscaler.domain.reading import Measured, Unknown, UnknownReason
+
+_NO_BATCHES = Unknown(UnknownReason.NOT_EXPORTED, "no batch server")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,7 @@ class CapacityLimit(StrEnum):
     SATURATION = "Saturation"
     UNLOADED_DURATION = "UnloadedDuration"
     LARGEST_SEEN = "LargestBatchSeen"
+    BATCH = "Batch"
 
 
 class CapacitySource(StrEnum):
@@ -92,6 +95,8 @@ class LoadSample:
     ``itl_s`` mean inter-token latency, ``running`` mean batch size, ``context_tokens`` mean tokens in the batch,
     ``prefill_tps`` prompt tokens per second, ``arrival_rps`` and ``completed_rps`` per replica, ``ttft_s`` mean,
     ``saturated``: requests waited for the whole window, so ``completed_rps`` is the service rate.
+    Of a batch server: ``batch`` mean items of an execution, ``exec_s`` its mean duration, ``executing`` how many
+    executions ran at a time.
     """
 
     at_s: float
@@ -104,3 +109,6 @@ class LoadSample:
     e2e_s: Measured
     waiting: Measured
     saturated: bool
+    batch: Measured = _NO_BATCHES
+    exec_s: Measured = _NO_BATCHES
+    executing: Measured = _NO_BATCHES

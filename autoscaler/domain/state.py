@@ -30,10 +30,23 @@ class ReplicaTrack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLoad:
+    """What batch servers executed in one tick: ``executions`` of ``items`` in all, of ``requests`` that finished, each
+    of which was part of an execution; ``exec_sum_s`` sums the durations of those over the requests.
+    """
+
+    executions: float
+    items: float
+    requests: float
+    exec_sum_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VariantLoad:
     """What the observed replicas of one variant did in one tick, summed over them.
 
     ``running`` and ``waiting`` are the sums of the gauges at its end. ``saturated``: each had requests waiting.
+    ``batches``: None where they are no batch servers.
     """
 
     variant: str
@@ -48,6 +61,7 @@ class VariantLoad:
     running: float
     waiting: float
     saturated: bool
+    batches: BatchLoad | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from autoscaler.domain.reading import EngineReading, GatewayReading, Measured, O
 from autoscaler.domain.service import Slo
 from autoscaler.domain.state import Increment, ReplicaTrack, ServiceState, VariantLoad
 from autoscaler.policy.progress import Progress, is_stuck, observe, share_since
+from autoscaler.policy.windows import batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +183,7 @@ def _loads(observed: Sequence[Seen]) -> tuple[VariantLoad, ...]:
                 running=sum(or_none(reading.running) for _, reading in group),
                 waiting=sum(or_none(reading.waiting) for _, reading in group),
                 saturated=all(or_none(reading.waiting) > 0 for _, reading in group),
+                batches=batches([done.batches for done, _ in group]),
             )
         )
     return tuple(loads)

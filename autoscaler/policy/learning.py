@@ -207,5 +207,14 @@ def _sampled(
             waiting=load.waiting / load.replicas,
             saturated=load.saturated,
         )
+        executed = load.batches
+        if executed is not None and executed.executions > 0 and executed.requests > 0:
+            exec_s = executed.exec_sum_s / executed.requests
+            sample = replace(
+                sample,
+                batch=executed.items / executed.executions,
+                exec_s=exec_s,
+                executing=exec_s * executed.executions / span_s / load.replicas,
+            )
         capacities[variant.name] = models.capacity.learn(capacities[variant.name], sample)
     return capacities, now_s

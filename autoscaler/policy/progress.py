@@ -16,7 +16,7 @@ from autoscaler.domain.reading import (
     UnknownReason,
     is_known,
 )
-from autoscaler.domain.state import ReplicaTrack
+from autoscaler.domain.state import BatchLoad, ReplicaTrack
 
 
 class Sums(NamedTuple):
@@ -41,6 +41,7 @@ class Progress:
     first_tokens: float | None
     itl: Sums | None
     e2e: Sums | None
+    batches: BatchLoad | None
     reading: EngineReading
     earlier: EngineReading | None
 
@@ -95,9 +96,20 @@ def progress(reading: EngineReading, earlier: EngineReading | None, *, since_s: 
         first_tokens=None if ttft is None else ttft.number,
         itl=sums_since(reading.itl, then.itl if then else None),
         e2e=sums_since(reading.e2e, then.e2e if then else None),
+        batches=_batches(reading, then) if not isinstance(reading.exec_count, Unknown) else None,
         reading=reading,
         earlier=then,
     )
+
+
+def _batches(now: EngineReading, then: EngineReading | None) -> BatchLoad | None:
+    executions = _gained(now.exec_count, then.exec_count if then else None)
+    items = _gained(now.exec_items, then.exec_items if then else None)
+    requests = _gained(now.completed, then.completed if then else None)
+    exec_sum_s = _gained(now.exec_sum_s, then.exec_sum_s if then else None)
+    if executions is None or items is None or requests is None or exec_sum_s is None:
+        return None
+    return BatchLoad(executions=executions, items=items, requests=requests, exec_sum_s=exec_sum_s)
 
 
 def sums_since(now: MaybeHistogram, then: MaybeHistogram | None) -> Sums | None:

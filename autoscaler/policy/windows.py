@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from autoscaler.domain.state import Increment, VariantLoad
+from autoscaler.domain.state import BatchLoad, Increment, VariantLoad
 
 # Ticks brought forward can be milliseconds long; a rate needs at least this much time.
 _SHORTEST_BURST_S = 0.5
@@ -101,7 +101,7 @@ def variant_load(increments: Iterable[Increment], variant: str) -> tuple[Variant
     """
     span_s = arrivals = completed = prompt_tokens = itl_sum_s = itl_count = e2e_sum_s = e2e_count = 0.0
     running_s = waiting_s = replicas_s = 0.0
-    saturated = True
+    saturated, executed = True, []
     for part in increments:
         load = next((each for each in part.loads if each.variant == variant), None)
         if load is None:
@@ -118,6 +118,7 @@ def variant_load(increments: Iterable[Increment], variant: str) -> tuple[Variant
         waiting_s += load.waiting * part.span_s
         replicas_s += load.replicas * part.span_s
         saturated = saturated and load.saturated
+        executed.append(load.batches)
     if span_s <= 0 or replicas_s <= 0:
         return None
     total = VariantLoad(
@@ -133,5 +134,19 @@ def variant_load(increments: Iterable[Increment], variant: str) -> tuple[Variant
         running=running_s / span_s,
         waiting=waiting_s / span_s,
         saturated=saturated,
+        batches=batches(executed),
     )
     return total, span_s
+
+
+def batches(parts: Sequence[BatchLoad | None]) -> BatchLoad | None:
+    """All executions together; None where they were not told of every part."""
+    known = [part for part in parts if part is not None]
+    if not known or len(known) < len(parts):
+        return None
+    return BatchLoad(
+        executions=sum(part.executions for part in known),
+        items=sum(part.items for part in known),
+        requests=sum(part.requests for part in known),
+        exec_sum_s=sum(part.exec_sum_s for part in known),
+    )
