@@ -1,7 +1,9 @@
-"""What a cluster costs: ``python -m benchmarks.cluster --synthetic [--pods 10000] [--targets 1000] [--nodes 2000]``.
+"""What a cluster costs: ``python -m benchmarks.cluster`` (live), or with ``--synthetic`` one that is larger.
 
-A cluster in memory, of objects as the API server gives them: eight GPUs a node, a fifth of the pods of strangers, and
-between two snapshots some pods change. Watching is not in it, translating the objects is.
+Live: 200 services with 2,000 pods on the test cluster (see ``live_cluster``).
+
+Synthetic: 10,000 pods in memory, of objects as the API server gives them: eight GPUs a node, a fifth of the pods of
+strangers, and between two snapshots some pods change. Watching is not in it, translating the objects is.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from adapters.kubernetes.inventory import KubernetesInventory
 from autoscaler.compose import collect_garbage_less_often
 from autoscaler.domain.resource import AutoscalerResource, Mode, TargetRef, VariantSource
 from autoscaler.domain.service import Service, ServiceId, Slo, Variant
+from benchmarks.live_cluster import live
 from benchmarks.stored_cluster import StoredCluster, deployment, node, pod
 
 NOW_S = 1_790_000_000.0
@@ -136,17 +139,27 @@ def synthetic(*, pods: int, targets: int, nodes: int, snapshots: int, changes: i
 def main() -> None:
     """Run it and print one line a figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--synthetic", action="store_true", required=True, help="a cluster in memory")
-    parser.add_argument("--pods", type=int, default=10_000)
-    parser.add_argument("--targets", type=int, default=1_000)
-    parser.add_argument("--nodes", type=int, default=2_000)
-    parser.add_argument("--snapshots", type=int, default=15)
-    parser.add_argument("--changes", type=int, default=100)
+    parser.add_argument("--synthetic", action="store_true", help="a cluster in memory")
+    parser.add_argument("--pods", type=int, help="2000 live, 10000 in memory")
+    parser.add_argument("--targets", type=int, help="200 live, 1000 in memory")
+    parser.add_argument("--nodes", type=int, default=2_000, help="in memory")
+    parser.add_argument("--snapshots", type=int, default=15, help="in memory")
+    parser.add_argument("--changes", type=int, default=100, help="in memory, pods that change between two snapshots")
+    parser.add_argument("--interval", type=float, default=5.0, help="live, seconds between two ticks")
+    parser.add_argument("--seconds", type=float, default=60.0, help="live, how long to watch")
     wanted = parser.parse_args()
+    if not wanted.synthetic:
+        live(
+            pods=wanted.pods or 2_000,
+            targets=wanted.targets or 200,
+            interval_s=wanted.interval,
+            seconds=wanted.seconds,
+        )
+        return
     collect_garbage_less_often()
     synthetic(
-        pods=wanted.pods,
-        targets=wanted.targets,
+        pods=wanted.pods or 10_000,
+        targets=wanted.targets or 1_000,
         nodes=wanted.nodes,
         snapshots=wanted.snapshots,
         changes=wanted.changes,
