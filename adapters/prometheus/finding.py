@@ -16,12 +16,12 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 class Way(Enum):
     """A way to find a replica's series.
 
-    POD: ``namespace`` and ``pod`` that service discovery set. EXPORTED: the same that the page itself set, renamed
-    because they name whoever passed it on. INSTANCE: the address that was scraped.
+    POD: ``namespace`` and ``pod`` that service discovery set. EXPORTED: the same as a page had them that somebody else
+    passed on, whom ``pod`` names. INSTANCE: the address that was scraped.
     """
 
-    EXPORTED = ("exported_namespace", "exported_pod")
     POD = ("namespace", "pod")
+    EXPORTED = ("exported_namespace", "exported_pod")
     INSTANCE = ("instance",)
 
     def key(self, replica: Replica) -> tuple[str, ...] | None:
@@ -36,15 +36,13 @@ class Way(Enum):
         keys = [key for each in replicas if (key := self.key(each)) is not None]
         return [one_of(label, [key[index] for key in keys]) for index, label in enumerate(self.value)]
 
-    def found(self, labels: Mapping[str, str]) -> tuple[str, ...] | None:
-        """The key by which series with these labels are a replica's; None where they are not found in this way."""
-        if self is Way.POD and "exported_pod" in labels:
-            return None
+    def found(self, labels: Mapping[str, str]) -> tuple[str, ...]:
+        """The key by which series with these labels are a replica's."""
         return tuple([labels.get(label, "") for label in self.value])
 
 
 def names_another(labels: Mapping[str, str], replica: Replica) -> bool:
-    """Series found by their address that are of another pod: of the one that had the address before."""
+    """Labels of a target at the replica's address that name another pod: the one that had the address before."""
     pod = pod_of(replica)
     named = {labels[label] for label in ("exported_pod", "pod") if label in labels}
     return pod is not None and bool(named) and pod[1] not in named

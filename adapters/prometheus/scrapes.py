@@ -91,11 +91,11 @@ class Target:
         return f"{self.labels.get('job') or 'a job'}'s {self.labels.get('instance') or 'target'}"
 
 
-def targets_of(series: Iterable[RangedSeries], replica_labels: Collection[str]) -> list[Target]:
-    """The targets that series of one replica are of."""
+def targets_of(series: Iterable[RangedSeries], known_labels: Collection[str]) -> list[Target]:
+    """The targets that series of one replica are of. ``known_labels``: some that are no page's own."""
     found = list(series)
     shown = {name for each in found if each.name == UP for name in each.labels}
-    stripped = frozenset(shown or _USUAL_TARGET_LABELS) | frozenset(replica_labels)
+    stripped = frozenset(shown or _USUAL_TARGET_LABELS) | frozenset(known_labels)
     grouped: dict[Labels, list[RangedSeries]] = {}
     for each in found:
         grouped.setdefault(tuple(sorted((k, v) for k, v in each.labels.items() if k in stripped)), []).append(each)

@@ -209,7 +209,7 @@ class PrometheusSource:
                 known.scrapes.update((each.name, answer) for each in batch)
                 return []
             return [
-                (replica, targets_of(series, self._settings.replica_labels))
+                (replica, targets_of(series, {*self._settings.replica_labels, *way.value}))
                 for replica, series in _by_replica(answer, way, batch)
             ]
 
@@ -229,16 +229,26 @@ def _by_replica(
     """Each replica's series, where there are any of an engine or any ``up``."""
     found: dict[tuple[str, ...], list[RangedSeries]] = {}
     for series in answer:
-        key = way.found(series.labels)
-        if key is not None:
-            found.setdefault(key, []).append(series)
+        found.setdefault(way.found(series.labels), []).append(series)
     by_replica = []
     for replica in replicas:
-        key = way.key(replica)
-        mine = [each for each in found.get(key or (), ()) if not names_another(each.labels, replica)]
+        mine = found.get(way.key(replica) or (), [])
+        if way is Way.INSTANCE:
+            mine = _without_former(mine, replica)
         if mine:
             by_replica.append((replica, mine))
     return by_replica
+
+
+def _without_former(series: Sequence[RangedSeries], replica: Replica) -> list[RangedSeries]:
+    """Those that were scraped at its address since it has it. A page may have a label ``pod`` for its own purposes."""
+    former = {
+        frozenset(each.labels.items()) for each in series if each.name == UP and names_another(each.labels, replica)
+    }
+    if former or not any(each.name == UP for each in series):
+        kept = [each for each in series if not names_another(each.labels, replica)]
+        return [each for each in kept if not any(labels <= each.labels.items() for labels in former)]
+    return list(series)
 
 
 def _times(target: Target) -> list[float]:
