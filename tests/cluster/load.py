@@ -17,7 +17,10 @@ _LOOK_S = 0.5
 
 @dataclass
 class Load:
-    """Requests at a fixed rate (an open loop), each to the ready pod with the fewest in flight."""
+    """Requests at a fixed rate (an open loop), each to the ready pod with the fewest in flight.
+
+    ``begun_s``: when the first was sent (monotonic seconds), None before.
+    """
 
     cluster: Cluster
     namespace: str
@@ -25,6 +28,7 @@ class Load:
     app: str = "chat"
     answered: list[tuple[float, float]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    begun_s: float | None = None
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
@@ -62,6 +66,7 @@ class Load:
         next_s = time.monotonic()
         while not self._stop.is_set():
             if self._ready:
+                self.begun_s = self.begun_s or time.monotonic()
                 thread = threading.Thread(target=self._ask, daemon=True)
                 thread.start()
             next_s += 1 / self.rps
