@@ -274,7 +274,7 @@ def test_a_world_without_faults_has_no_error(cluster: Cluster, namespace: str, t
                 code, found[:] = doctor(cluster, namespace, "--config", config, "--as", account)
                 return code == 0
 
-            wait_for(well, "no error", within_s=60)
+            wait_for(well, "no error", within_s=120)
     assert table(found, "error") == ""
     # Certificates of a test cluster last for a day.
     assert {each["check"] for each in found if each["severity"] == "warning"} <= {"certificate"}, table(
