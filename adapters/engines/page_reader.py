@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from adapters.engines.cache import BoundedCache
 from adapters.engines.content import explain_malformed
-from adapters.engines.detection import TABLES, detect
+from adapters.engines.detection import TABLES, beside, detect
 from adapters.engines.exposition import Page, PageParser, Selector, Series, UnreadablePageError
 from adapters.engines.histograms import HistogramReader, gather_histogram
 from adapters.engines.scalars import ScalarReader, gather_labels, gather_scalar
 from adapters.engines.selection import Selection
-from adapters.engines.signals import EngineTable, Kind
+from adapters.engines.signals import CountAndSum, EngineTable, Kind
 from autoscaler.domain.reading import (
     EngineReading,
+    Histogram,
     MaybeHistogram,
     Measured,
     Unknown,
@@ -23,7 +24,7 @@ from autoscaler.domain.reading import (
 )
 from autoscaler.domain.service import Engine
 
-_NEVER = Unknown(UnknownReason.NOT_EXPORTED, "this engine exports no such signal")
+NEVER = Unknown(UnknownReason.NOT_EXPORTED, "this engine exports no such signal")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,31 +54,41 @@ class PageLayout:
         histograms: dict[str, MaybeHistogram] = dict(self.missing_histograms)
         for name, histogram in self.histograms.items():
             histograms[name] = histogram.read(values)
-        awake = numbers.get("awake", _NEVER)
+        for derived in self.table.derived:
+            numbers[derived.name] = derived.value(numbers)
+        for sums in self.table.sums:
+            histograms[sums.name] = _without_buckets(sums, numbers)
+        awake = numbers.get("awake", NEVER)
         return EngineReading(
             replica=replica,
             at_s=at_s,
             engine=self.table.engine,
-            started_s=numbers.get("started_s", _NEVER),
+            started_s=numbers.get("started_s", NEVER),
             asleep=is_known(awake) and awake == 0,
-            waiting=numbers.get("waiting", _NEVER),
-            running=numbers.get("running", _NEVER),
-            kv_fraction=numbers.get("kv_fraction", _NEVER),
-            kv_capacity_tokens=numbers.get("kv_capacity_tokens", _NEVER),
-            completed=numbers.get("completed", _NEVER),
-            refused=numbers.get("refused", _NEVER),
-            preemptions=numbers.get("preemptions", _NEVER),
-            prompt_tokens=numbers.get("prompt_tokens", _NEVER),
-            generation_tokens=numbers.get("generation_tokens", _NEVER),
+            waiting=numbers.get("waiting", NEVER),
+            running=numbers.get("running", NEVER),
+            kv_fraction=numbers.get("kv_fraction", NEVER),
+            kv_capacity_tokens=numbers.get("kv_capacity_tokens", NEVER),
+            completed=numbers.get("completed", NEVER),
+            refused=numbers.get("refused", NEVER),
+            preemptions=numbers.get("preemptions", NEVER),
+            prompt_tokens=numbers.get("prompt_tokens", NEVER),
+            generation_tokens=numbers.get("generation_tokens", NEVER),
             arrivals_stock=self.table.arrivals(numbers, histograms),
-            ttft=histograms.get("ttft", _NEVER),
-            itl=histograms.get("itl", _NEVER),
-            e2e=histograms.get("e2e", _NEVER),
-            queue_time=histograms.get("queue_time", _NEVER),
-            prompt_length=histograms.get("prompt_length", _NEVER),
-            output_length=histograms.get("output_length", _NEVER),
+            ttft=histograms.get("ttft", NEVER),
+            itl=histograms.get("itl", NEVER),
+            e2e=histograms.get("e2e", NEVER),
+            queue_time=histograms.get("queue_time", NEVER),
+            prompt_length=histograms.get("prompt_length", NEVER),
+            output_length=histograms.get("output_length", NEVER),
             sources=self.sources,
             warnings=self.warnings,
+            heartbeat=numbers.get("heartbeat", NEVER),
+            pending=numbers.get("pending", NEVER),
+            exec_count=numbers.get("exec_count", NEVER),
+            exec_items=numbers.get("exec_items", NEVER),
+            exec_sum_s=numbers.get("exec_sum_s", NEVER),
+            steps=numbers.get("steps", NEVER),
         )
 
 
@@ -112,17 +123,21 @@ def lay_out(page: Page, *, engine: Engine, model: str | None) -> PageLayout | Un
                 histograms[signal.name] = histogram
             continue
         scalar = gather_scalar(selection, signal)
-        if not isinstance(scalar, Unknown):
-            scalars[signal.name] = scalar
-        elif signal.name in table.required and scalar.reason is UnknownReason.MISSING_SERIES:
-            return scalar
-        else:
+        if isinstance(scalar, Unknown):
             settled[signal.name] = scalar
+        else:
+            scalars[signal.name] = scalar
+    settled |= dict.fromkeys(_unused_yet(table, settled), 0.0)
+    for name in table.required:
+        lacking = settled.get(name)
+        if isinstance(lacking, Unknown) and lacking.reason is UnknownReason.MISSING_SERIES:
+            return lacking
     labelled = {signal.name: gather_labels(selection, signal) for signal in table.label_signals}
     settled |= {name: value for name, (value, _) in labelled.items()}
     families = {name: scalar.family for name, scalar in scalars.items()}
     families |= {name: histogram.family for name, histogram in histograms.items()}
     families |= {name: series[0].name for name, (_, series) in labelled.items() if series}
+    formulas = {derived.name: derived.formula for derived in table.derived}
     return PageLayout(
         table=table,
         selector=Selector(page.skeleton, selection.chosen),
@@ -132,8 +147,8 @@ def lay_out(page: Page, *, engine: Engine, model: str | None) -> PageLayout | Un
         settled=settled,
         missing_histograms=missing_histograms,
         label_series={name: series for name, (_, series) in labelled.items()},
-        sources=(*families.items(), ("arrivals_stock", table.arrivals_formula)),
-        warnings=(*_renamed(table, prefix, families), *_several(models, model)),
+        sources=(*families.items(), *formulas.items(), ("arrivals_stock", table.arrivals_formula)),
+        warnings=(*_renamed(table, prefix, families), *_several(table, models, model), *beside(table, page)),
     )
 
 
@@ -196,5 +211,29 @@ def _renamed(table: EngineTable, prefix: str, families: Mapping[str, str]) -> tu
     )
 
 
-def _several(models: tuple[str, ...], model: str | None) -> tuple[str, ...]:
-    return (f"adds up several models: {', '.join(models)}",) if model is None and len(models) > 1 else ()
+def _several(table: EngineTable, models: tuple[str, ...], model: str | None) -> tuple[str, ...]:
+    if model is not None or len(models) < 2:
+        return ()
+    hint = f"; {table.several_models}" if table.several_models else ""
+    return (f"adds up several models: {', '.join(models)}{hint}",)
+
+
+def _unused_yet(table: EngineTable, settled: Mapping[str, Measured]) -> list[str]:
+    """The signals that are zero because their series, absent from the page, come with their first use."""
+    absent = {
+        name
+        for name, value in settled.items()
+        if isinstance(value, Unknown) and value.reason is UnknownReason.MISSING_SERIES
+    }
+    return [
+        signal.name
+        for signal in table.signals
+        if signal.first_use is not None and absent.issuperset((signal.name, *signal.first_use))
+    ]
+
+
+def _without_buckets(sums: CountAndSum, numbers: Mapping[str, Measured]) -> MaybeHistogram:
+    count, total = numbers[sums.count], numbers[sums.total]
+    if isinstance(count, Unknown):
+        return count
+    return total if isinstance(total, Unknown) else Histogram((), (), count, total / sums.per_s)

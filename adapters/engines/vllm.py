@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from adapters.engines.signals import MAX_FRACTION, Across, Alias, EngineTable, Kind, LabelSignal, Signal
+from adapters.engines.signals import MAX_FRACTION, Across, Alias, EngineTable, LabelSignal, counter, gauge, histogram
 from autoscaler.domain.reading import MaybeHistogram, Measured, Unknown, UnknownReason, is_known
 from autoscaler.domain.service import Engine
 
@@ -64,59 +64,41 @@ def _count(text: str | None) -> float | None:
     return float(text) if text is not None and text.isascii() and text.isdigit() and 0 < int(text) < 2**53 else None
 
 
-def _signal(
-    name: str,
-    kind: Kind,
-    *aliases: str | Alias,
-    across: Across = Across.SUM,
-    upper: float | None = None,
-    only: tuple[tuple[str, str], ...] = (),
-) -> Signal:
-    named = tuple([alias if isinstance(alias, Alias) else Alias(name=alias) for alias in aliases])
-    if upper is None:
-        return Signal(name=name, kind=kind, aliases=named, across=across, only=only)
-    return Signal(name=name, kind=kind, aliases=named, across=across, upper=upper, only=only)
-
-
 VLLM = EngineTable(
     engine=Engine.VLLM,
     title="vLLM",
     prefixes=("vllm:", "ray_vllm:", "ray_vllm_"),
     required=("running", "waiting"),
     signals=(
-        _signal("running", Kind.GAUGE, "num_requests_running"),
-        _signal("waiting", Kind.GAUGE, "num_requests_waiting"),
-        _signal(
+        gauge("running", "num_requests_running"),
+        gauge("waiting", "num_requests_waiting"),
+        gauge(
             "kv_fraction",
-            Kind.GAUGE,
             "kv_cache_usage_perc",
             Alias(name="gpu_cache_usage_perc", renamed_to="kv_cache_usage_perc"),
             across=Across.MAX,
             upper=MAX_FRACTION,
         ),
         # The e2e histogram observes each request as it finishes: 0.2.7 to 0.3 and Triton's backend have nothing else.
-        _signal(
-            "completed", Kind.COUNTER, "request_success_total", "request_success", "e2e_request_latency_seconds_count"
+        counter("completed", "request_success_total", "request_success", "e2e_request_latency_seconds_count"),
+        counter("refused", "admission_rejections_total", "admission_rejections"),
+        counter("preemptions", "num_preemptions_total", "num_preemptions"),
+        counter("prompt_tokens", "prompt_tokens_total", "prompt_tokens"),
+        counter("generation_tokens", "generation_tokens_total", "generation_tokens"),
+        gauge("started_s", Alias(name="process_start_time_seconds", prefixed=False), across=Across.MAX),
+        gauge(
+            "awake", Alias(name="engine_sleep_state", only=(("sleep_state", ("awake",)),)), across=Across.MAX, upper=1.0
         ),
-        _signal("refused", Kind.COUNTER, "admission_rejections_total", "admission_rejections"),
-        _signal("preemptions", Kind.COUNTER, "num_preemptions_total", "num_preemptions"),
-        _signal("prompt_tokens", Kind.COUNTER, "prompt_tokens_total", "prompt_tokens"),
-        _signal("generation_tokens", Kind.COUNTER, "generation_tokens_total", "generation_tokens"),
-        _signal("started_s", Kind.GAUGE, Alias(name="process_start_time_seconds", prefixed=False), across=Across.MAX),
-        _signal(
-            "awake", Kind.GAUGE, "engine_sleep_state", across=Across.MAX, upper=1.0, only=(("sleep_state", "awake"),)
-        ),
-        _signal("ttft", Kind.HISTOGRAM, "time_to_first_token_seconds"),
-        _signal(
+        histogram("ttft", "time_to_first_token_seconds"),
+        histogram(
             "itl",
-            Kind.HISTOGRAM,
             "inter_token_latency_seconds",
             Alias(name="time_per_output_token_seconds", renamed_to="inter_token_latency_seconds"),
         ),
-        _signal("e2e", Kind.HISTOGRAM, "e2e_request_latency_seconds"),
-        _signal("queue_time", Kind.HISTOGRAM, "request_queue_time_seconds"),
-        _signal("prompt_length", Kind.HISTOGRAM, "request_prompt_tokens"),
-        _signal("output_length", Kind.HISTOGRAM, "request_generation_tokens"),
+        histogram("e2e", "e2e_request_latency_seconds"),
+        histogram("queue_time", "request_queue_time_seconds"),
+        histogram("prompt_length", "request_prompt_tokens"),
+        histogram("output_length", "request_generation_tokens"),
     ),
     label_signals=(
         LabelSignal(name="kv_capacity_tokens", alias=Alias(name="cache_config_info"), of_labels=kv_capacity_tokens),

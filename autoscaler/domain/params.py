@@ -50,6 +50,15 @@ class Params:
         return max(3 * self.interval_s, 10.0)
 
     @property
+    def frozen_after_s(self) -> float:
+        """A page whose heartbeat stands still for so long is an old one, served again and again.
+
+        CPU time is told in hundredths of a second, and an idle engine spends a fifth to a half of one on each page: it
+        moves within a few of them, and within a dozen for sure.
+        """
+        return max(12 * self.interval_s, 60.0)
+
+    @property
     def min_theta(self) -> float:
         """Lower end of the tuned headroom."""
         return -math.log(1 - self.min_quantile)

@@ -126,6 +126,8 @@ class Histogram:
 
 
 MaybeHistogram = Histogram | Unknown
+_NO_STEPS = Unknown(UnknownReason.NOT_EXPORTED, "steps are not counted")
+_NO_HEARTBEAT = Unknown(UnknownReason.NOT_EXPORTED, "no sign of life but the load")
 _NO_BATCH_SERVER = Unknown(UnknownReason.NOT_EXPORTED, "no batch server")
 
 
@@ -135,7 +137,9 @@ class EngineReading:
 
     ``arrivals_stock`` is a number whose difference over time is the count of arrivals, however this engine makes it
     visible (for vLLM: waiting + max(first tokens, finished + running)).
+    ``heartbeat``: a counter that moves as long as the page is made anew, whatever the load (CPU time of the process).
     ``sources`` names, per signal, the series (alias) it was read from; ``warnings`` says what looked odd.
+    ``steps``: a counter that moves while the engine works, of engines that count tokens only when a request finishes.
 
     Of a batch server: ``pending``: requests that no execution has taken yet. ``exec_count``: executions, each of one
     batch. ``exec_items``: items of all these batches. ``exec_sum_s``: over finished requests, the time of the execution
@@ -166,9 +170,11 @@ class EngineReading:
     sources: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
     pending: Measured = _NO_BATCH_SERVER
+    heartbeat: Measured = _NO_HEARTBEAT
     exec_count: Measured = _NO_BATCH_SERVER
     exec_items: Measured = _NO_BATCH_SERVER
     exec_sum_s: Measured = _NO_BATCH_SERVER
+    steps: Measured = _NO_STEPS
 
     @property
     def batch_mean(self) -> Measured:

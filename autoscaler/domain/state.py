@@ -20,13 +20,15 @@ class ReplicaTrack:
     """One replica as last observed.
 
     ``rate_rps``: its arrivals per second then. ``flat_since_s``: since when its counters stand still though it has
-    work. ``unobserved_since_s``: since when no usable page came.
+    work. ``unobserved_since_s``: since when no usable page came. ``alive_s``: when its heartbeat last moved, None where
+    it has none.
     """
 
     reading: EngineReading
     rate_rps: float
     flat_since_s: float | None = None
     unobserved_since_s: float | None = None
+    alive_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

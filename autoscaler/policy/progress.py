@@ -159,14 +159,10 @@ def observe(
     """
     if track is not None and track.reading.at_s > now_s:  # kept by a run whose clock was ahead
         track = None
-    if reading is None:
-        reading = Unknown(UnknownReason.UNREACHABLE, "no page")
-    if not isinstance(reading, Unknown) and now_s - reading.at_s > params.stale_after_s:
-        reading = Unknown(UnknownReason.STALE, f"the page is {now_s - reading.at_s:.0f} s old")
+    reading = _usable(reading, track, now_s=now_s, params=params)
     if isinstance(reading, Unknown):
         return _unobserved(track, now_s), reading
-    if isinstance(reading.arrivals_stock, Unknown):
-        return _unobserved(track, now_s), reading.arrivals_stock
+    alive_s = _alive_s(reading, track)
     if track is None:
         young = replica.ready_s is not None and now_s - replica.ready_s <= params.stable_window_s
         done: Progress | Unknown
@@ -175,21 +171,50 @@ def observe(
         else:
             done = Unknown(UnknownReason.WARMING_UP, "first page of this replica")
         rate = max(0.0, done.arrivals / done.span_s) if isinstance(done, Progress) else 0.0
-        return ReplicaTrack(reading=reading, rate_rps=rate), done
+        return ReplicaTrack(reading=reading, rate_rps=rate, alive_s=alive_s), done
     done = progress(reading, track.reading, since_s=track.reading.at_s)
     if isinstance(done, Unknown):
         if reading.at_s <= track.reading.at_s:
             return _unobserved(track, now_s), done
-        return ReplicaTrack(reading=reading, rate_rps=track.rate_rps), done
+        return ReplicaTrack(reading=reading, rate_rps=track.rate_rps, alive_s=alive_s), done
     flat_since_s = (track.flat_since_s or track.reading.at_s) if _flat(reading, done) else None
     return (
         ReplicaTrack(
             reading=reading,
             rate_rps=max(0.0, done.arrivals / done.span_s),
             flat_since_s=flat_since_s,
+            alive_s=alive_s,
         ),
         done,
     )
+
+
+def _usable(
+    reading: EngineReading | Unknown | None, track: ReplicaTrack | None, *, now_s: float, params: Params
+) -> EngineReading | Unknown:
+    """The page, or why it says nothing: there is none, it is old, it tells no arrivals, or it is served anew and anew."""
+    if reading is None:
+        return Unknown(UnknownReason.UNREACHABLE, "no page")
+    if isinstance(reading, Unknown):
+        return reading
+    if now_s - reading.at_s > params.stale_after_s:
+        return Unknown(UnknownReason.STALE, f"the page is {now_s - reading.at_s:.0f} s old")
+    if isinstance(reading.arrivals_stock, Unknown):
+        return reading.arrivals_stock
+    alive_s = _alive_s(reading, track)
+    if alive_s is not None and reading.at_s - alive_s >= params.frozen_after_s:
+        still_s = reading.at_s - alive_s
+        return Unknown(UnknownReason.STALE, f"the page has been the same to the last digit for {still_s:.0f} s")
+    return reading
+
+
+def _alive_s(reading: EngineReading, track: ReplicaTrack | None) -> float | None:
+    """When the page was last seen to be made anew, None where nothing on it tells."""
+    if isinstance(reading.heartbeat, Unknown):
+        return None
+    if track is None or track.alive_s is None or reading.heartbeat != track.reading.heartbeat:
+        return reading.at_s
+    return track.alive_s
 
 
 def is_stuck(track: ReplicaTrack | None, *, now_s: float, params: Params) -> bool:
@@ -208,10 +233,11 @@ def _unobserved(track: ReplicaTrack | None, now_s: float) -> ReplicaTrack | None
 
 
 def _flat(reading: EngineReading, done: Progress) -> bool:
-    """Requests are there, and neither a token nor a request came out since the last page."""
-    if done.generation_tokens or done.completed or done.first_tokens:
-        return False
-    if done.generation_tokens is None and done.completed is None and done.first_tokens is None:
+    """Requests are there, and neither a token nor a request came out since the last page, nor was a step made."""
+    gaps = None if done.itl is None else done.itl.number
+    steps = _gained(reading.steps, done.earlier.steps if done.earlier else None)
+    signs = (done.generation_tokens, done.completed, done.first_tokens, gaps, steps)
+    if any(signs) or all(sign is None for sign in signs):
         return False
     return sum(value for value in (reading.waiting, reading.running) if is_known(value)) > 0
 

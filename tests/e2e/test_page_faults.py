@@ -1,6 +1,7 @@
 """Page faults of the emulator through the real scraper, on one of four replicas and on all: never a shrink.
 
-A frozen page is not among them: it can't be told from that of an idle engine.
+A frozen page is not among them: it looks like an idle engine's until its heartbeat has stood still for minutes (see
+tests/policy/test_frozen_pages.py).
 
 The engines and the scraping are real; the controller's clock is set by hand, so an hour of decisions takes seconds.
 """
