@@ -192,7 +192,7 @@ def observe(
 def _usable(
     reading: EngineReading | Unknown | None, track: ReplicaTrack | None, *, now_s: float, params: Params
 ) -> EngineReading | Unknown:
-    """The page, or why it says nothing: there is none, it is old, it tells no arrivals, or it is served anew and anew."""
+    """The page, or why it says nothing: none came, it is old, it tells no arrivals, or it never changes."""
     if reading is None:
         return Unknown(UnknownReason.UNREACHABLE, "no page")
     if isinstance(reading, Unknown):
