@@ -71,7 +71,11 @@ def run(
         bool, typer.Option("--leave-running", help="At the end leave replicas and gateway as they are.")
     ] = False,
 ) -> None:
-    """Keep services at their SLO: those of the configuration, on this machine, or a cluster's InferenceAutoscalers."""
+    """Keep services at their SLO: those of the configuration, on this machine, or a cluster's InferenceAutoscalers.
+
+    The key "kubernetes" in the configuration makes it the controller of a cluster; its rights and each resource's mode
+    (Advise or Scale) say whether it changes replicas, or publishes their number for HPA and KEDA.
+    """
     log_to()
     collect_garbage_less_often()
     try:

@@ -33,6 +33,7 @@ _EXAMPLES = {
     ),
     "VariantSection": ([{"name": "slice", "cost": 0.2, "devices": {"kind": "mig-1g.10gb"}}, {"name": "whole"}],),
     "DeviceSection": ([0, 1, {"id": "MIG-5c1d", "kind": "mig-1g.10gb"}],),
+    "PrometheusSection": ({"url": "http://127.0.0.1:9090"},),
 }
 _WRITTEN_OUT = "KubernetesSection"  # in a comment, because it excludes what the example has
 _WIDTH = 110
@@ -48,6 +49,10 @@ One YAML file says what to serve and what to promise. The smallest one:
 
 `gpu-autoscaler run --config chat.yaml` takes it from there. [examples/full.yaml](../examples/full.yaml) has every key
 with its default.
+
+**On one machine or in a cluster.** With `services` the controller runs them here, as processes. With the key
+`kubernetes` in place of them it works in a cluster, where services are [InferenceAutoscaler](inferenceautoscaler.md)
+objects; the [chart](kubernetes.md) writes the file then.
 
 **How it is read.** Unknown keys, keys given twice and values out of range are refused, all at once, each with its
 line, what is allowed, what was given and the nearest right key. Durations are text with a unit (`"500ms"`, `"2s"`,
