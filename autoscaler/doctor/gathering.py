@@ -68,11 +68,12 @@ def gather(api: KubernetesApi, settings: KubernetesSettings | None, scope: Scope
     scaled_objects = _listed(api, SCALED_OBJECTS, scope.namespaces)
     services = _services(api, api_service, scaled_objects)
     ours = isinstance(api_service, Mapping) and _serves(api_service, services)
+    leases = _asked(lambda: _leases(api, settings, scope.lease_namespace))
     rights = needed_rights(
         usable,
         targets,
         settings,
-        lease_namespace=scope.lease_namespace,
+        lease_namespace=scope.lease_namespace or _namespace_of(leases),
         external_metrics=ours or (settings is not None and settings.external_metrics is not None),
     )
     known_pods = () if isinstance(pods, PortError) else pods
@@ -88,7 +89,7 @@ def gather(api: KubernetesApi, settings: KubernetesSettings | None, scope: Scope
         hpas=_listed(api, HPAS, scope.namespaces),
         scaled_objects=scaled_objects,
         vpas=_listed(api, VPAS, scope.namespaces),
-        leases=_asked(lambda: _leases(api, settings, scope.lease_namespace)),
+        leases=leases,
         nodes=_listed(api, Collection(group="", version="v1", plural="nodes"), ()),
         pods=pods,
         quotas=_of_targets(api, Collection(group="", version="v1", plural="resourcequotas"), views),
@@ -193,6 +194,12 @@ def _leases(api: KubernetesApi, settings: KubernetesSettings | None, namespace: 
     name = election.lease_name if election is not None else _LEASE_NAME
     collection = Collection(group="coordination.k8s.io", version="v1", plural="leases", namespace=namespace)
     return list(_pages(api, collection, {"fieldSelector": f"metadata.name={name}"}))
+
+
+def _namespace_of(leases: Listed) -> str | None:
+    """Where the controller is, by its Lease, where there is one."""
+    found = () if isinstance(leases, PortError) else leases
+    return key_of(found[0]).namespace if len(found) == 1 else None
 
 
 def _services(

@@ -65,8 +65,12 @@ def judged(report: PageReport, slo: Slo) -> list[tuple[Severity, str, str]]:
     ]
     found = [(Severity.WARNING, each, "see `gpu-autoscaler read URL`") for each in report.warnings]
     if missing:
+        completed = values["completed"]
         lacks = f"{report.engine.value} shows no {', '.join(missing)}"
-        found.append((Severity.ERROR, lacks, "switch the engine's statistics on, or leave that out of spec.slo"))
+        if isinstance(completed, Unknown) or completed == 0:  # some engines show a series with its first value
+            found.append((Severity.WARNING, f"{lacks}, which may come with its first request", "send one, look again"))
+        else:
+            found.append((Severity.ERROR, lacks, "switch the engine's statistics on, or leave that out of spec.slo"))
     return found or [(Severity.OK, f"{report.engine.value}, all series that the SLO needs", "")]
 
 

@@ -10,9 +10,14 @@ from autoscaler.doctor.examination import CLUSTER_CHECKS, has_errors
 from autoscaler.doctor.finding import CheckId, Severity
 from autoscaler.domain.reading import Unknown, UnknownReason
 from tests.doctor.spoiling import Spoil, assigned, bad, both, found, lease, refused, rival, set_condition
-from tests.doctor.world import NOW_S, PAGE, World, resource, stamp
+from tests.doctor.world import IDLE_PAGE, NOW_S, PAGE, World, resource, stamp
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING
+
+
+def without(page: bytes, words: bytes) -> bytes:
+    """A page without the lines that have these words."""
+    return b"\n".join(line for line in page.split(b"\n") if words not in line)
 
 
 def test_in_a_world_without_faults_every_check_is_ok() -> None:
@@ -152,14 +157,18 @@ def test_in_a_world_without_faults_every_check_is_ok() -> None:
             id="another engine",
         ),
         pytest.param(
-            assigned(
-                "page",
-                FetchedPage(b"\n".join(line for line in PAGE.split(b"\n") if b"time_to_first_token" not in line)),
-            ),
+            assigned("page", FetchedPage(without(PAGE, b"time_to_first_token"))),
             ERROR,
             CheckId.METRICS,
             "ttft",
             id="no series for the SLO",
+        ),
+        pytest.param(
+            assigned("page", FetchedPage(without(IDLE_PAGE, b"time_to_first_token"))),
+            WARNING,
+            CheckId.METRICS,
+            "first request",
+            id="no series for the SLO yet",
         ),
         pytest.param(assigned("pods", []), WARNING, CheckId.METRICS, "no ready pod", id="no pod"),
     ],

@@ -38,7 +38,9 @@ from autoscaler.ports import PortError
 Json = dict[str, Any]
 
 NOW_S = 1_796_040_000.0
-PAGE = (Path(__file__).parents[1] / "fixtures/scrapes/vllm_0.32_cpu_overloaded.prom").read_bytes()
+_SCRAPES = Path(__file__).parents[1] / "fixtures/scrapes"
+PAGE = (_SCRAPES / "vllm_0.32_cpu_overloaded.prom").read_bytes()
+IDLE_PAGE = (_SCRAPES / "vllm_0.32_cpu_idle.prom").read_bytes()
 SUBJECT = "InferenceAutoscaler shop/chat"
 _DEFINITION = json.dumps(custom_resource_definition())
 _KINDS = {kind.kind: kind for kind in TARGET_KINDS}
