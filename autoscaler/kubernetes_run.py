@@ -93,6 +93,7 @@ class KubernetesRun:
                     continue
                 except PortError as error:
                     _log.error("leading did not begin, and is tried again: %s", error)
+            self._board.leave_to(self._leader())
             self._clock.wait_until(self._clock.now_s() + _LOOK_S)
 
     def stop(self) -> None:
@@ -123,6 +124,7 @@ class KubernetesRun:
                 )
             )
             self._leading = leading
+            self._board.leave_to(None)
             _log.info("leading")
             if self._leads() and not self._stopping:
                 leading.run()
@@ -144,6 +146,10 @@ class KubernetesRun:
 
     def _leads(self) -> bool:
         return self._leadership is None or self._leadership.is_leader()
+
+    def _leader(self) -> str | None:
+        """Who leads instead of this one: "" where nobody was seen to."""
+        return None if self._leadership is None else self._leadership.holder or ""
 
     def _elected(self, leads: bool) -> None:  # noqa: FBT001
         leading = self._leading

@@ -55,9 +55,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """The whole board at one moment. ``stale_after_s``: from which age on a decision is no longer to be relied on."""
+    """The whole board at one moment. ``stale_after_s``: from which age on a decision is no longer to be relied on.
+
+    ``decided_by``: which other process decides, None where this one does.
+    """
 
     stale_after_s: float
+    decided_by: str | None = None
     entries: Mapping[ServiceId, Entry] = field(default_factory=dict)
     ticks: Ticks = field(default_factory=Ticks)
     last_tick_s: float | None = None
@@ -125,6 +129,14 @@ class DecisionBoard:
                 last_tick_s=max(decision.at_s, board.last_tick_s or decision.at_s),
                 version=version,
             )
+        self._tell_readers()
+
+    def leave_to(self, decided_by: str | None) -> None:
+        """Another process decides, and what is on this board gets old; None: this one decides."""
+        with self._writing:
+            if decided_by == self._board.decided_by:
+                return
+            self._board = replace(self._board, decided_by=decided_by, version=self._board.version + 1)
         self._tell_readers()
 
     def prefill(self, decisions: Iterable[ServiceDecision]) -> None:

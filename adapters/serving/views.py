@@ -54,6 +54,7 @@ class ServiceList:
     """Services by name. ``at_s`` and ``age_s`` are those of the last round of the control loop.
 
     ``complete``: all services of the board are listed; False in a live update that brings only what changed.
+    ``decided_by``: which other replica of the controller decides, and so has the figures; None where this one does.
     """
 
     at_s: Measured
@@ -61,6 +62,7 @@ class ServiceList:
     stale: bool
     stale_after_s: float
     complete: bool
+    decided_by: str | None
     services: tuple[Summary, ...]
 
 
@@ -166,6 +168,7 @@ def list_of(board: Board, *, now_s: float, newer_than: int = -1) -> ServiceList:
         stale=isinstance(age_s, Unknown) or age_s > board.stale_after_s,
         stale_after_s=board.stale_after_s,
         complete=len(listed) == len(board.entries),
+        decided_by=board.decided_by,
         services=tuple(
             summary_of(name, entry, now_s=now_s, stale_after_s=board.stale_after_s) for name, entry in listed
         ),

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.cluster import chat
-from tests.cluster.controllers import ControllerProcess
+from tests.cluster.controllers import ControllerProcess, running
 from tests.cluster.load import Load
 from tests.cluster.processes import wait_for
 from tests.cluster.replica_set import ReplicaSet, replica_set, watched
@@ -235,6 +235,20 @@ def test_the_leader_and_its_followers_tell_hpa_and_keda_the_same(scene: Scene) -
         wait_for(
             lambda: {answers(each) for each in controllers.members} == {(desired, desired)}, "all tell the same number"
         )
+        holder = chat.holder_of(scene.cluster, scene.namespace)
+        told = {each.name: each.get("/api/v1/services")[1]["decided_by"] for each in controllers.members}
+        leader = controllers.leading().name
+        assert told == {each.name: None if each.name == leader else holder for each in controllers.members}
         controllers.leading().kill()
         alive = [each for each in controllers.members if each.process is not None]
         assert {answers(each) for each in alive} == {(desired, desired)}
+
+
+def test_a_leader_that_can_keep_no_memory_decides_all_the_same(scene: Scene) -> None:
+    chat.deploy(scene.cluster, scene.namespace)
+    member = chat.member(scene.cluster, scene.namespace, scene.folder)
+    Path(member.document()["stateDir"]).write_text("no directory")
+    with running(member):
+        scene.cluster.apply([chat.autoscaler(mode="Scale", minReplicas=2)], namespace=scene.namespace)
+        wait_for(lambda: scene.replicas() == 2, f"it scales; see {member.log}")
+    assert "no memory is kept" in member.log.read_text()
