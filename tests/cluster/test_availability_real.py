@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,11 @@ def decided_s(controllers: ReplicaSet) -> float:
     return datetime.fromisoformat(controllers.status()["decidedAt"]).timestamp()
 
 
+def decided_since(controllers: ReplicaSet, at_s: float) -> bool:
+    """Whether a decision that was made later is told."""
+    return decided_s(controllers) > at_s
+
+
 def values(seen: Sequence[tuple[float, Any]]) -> set[Any]:
     """All that were seen."""
     return {value for _, value in seen}
@@ -137,8 +143,8 @@ def test_an_outage_of_the_control_plane_takes_no_replica_away(scene: Scene, outa
         before = scene.replicas()
         leader, members = controllers.leading(), controllers.members
         gave_up = controllers.said(leader, "not leading any more")
-        asked = [lambda each=each: controllers.external_metric(each) for each in members]
-        asked += [lambda each=each: controllers.keda_metric(each) for each in members]
+        asked = [partial(controllers.external_metric, each) for each in members]
+        asked += [partial(controllers.keda_metric, each) for each in members]
         with watched(scene.replicas, *asked) as (counts, *answers):
             begun_s = time.monotonic()
             with getattr(scene.cluster, outage)():
@@ -149,7 +155,7 @@ def test_an_outage_of_the_control_plane_takes_no_replica_away(scene: Scene, outa
                 stopped_s = time.monotonic() - begun_s
                 wait_for(lambda: time.monotonic() - begun_s > lasts_s, "the end of the outage")
             ended_s = time.time()
-            wait_for(lambda: decided_s(controllers) > ended_s, "somebody decides again")
+            wait_for(partial(decided_since, controllers, ended_s), "somebody decides again")
             recovered_s = time.time() - ended_s
             wait_for(lambda: all(each[-1][1] is not None for each in answers), "all answer again")
         scene.say(f"{outage}: stopped deciding after {stopped_s:.1f} s, again {recovered_s:.1f} s after its end")
@@ -189,7 +195,7 @@ def test_statuses_stay_fresh_while_all_replicas_are_restarted_in_turn(scene: Sce
                 each.start()
                 each.await_ready()
                 restarted_s = time.time()
-                wait_for(lambda at_s=restarted_s: decided_s(controllers) > at_s, "somebody decides")
+                wait_for(partial(decided_since, controllers, restarted_s), "somebody decides")
         scene.say(f"rolling restart: statuses had at least {min(values(left)):.1f} s left")
         assert min(values(left)) > 0
         assert min(values(counts)) >= before
@@ -207,7 +213,7 @@ def test_a_leader_that_stood_still_for_longer_than_its_lease_writes_nothing_afte
                 controllers.await_other(identity)
                 woken_s = time.time()
                 leader.signal(signal.SIGCONT)
-                wait_for(lambda at_s=woken_s: decided_s(controllers) > at_s + 3, "the other one decides on")
+                wait_for(partial(decided_since, controllers, woken_s + 3), "the other one decides on")
                 assert [each for each in controllers.writes() if each.by == leader.name and each.at_s > woken_s] == []
                 assert controllers.leading() is not leader
                 assert leader.get("/readyz")[0] == 200
@@ -247,7 +253,7 @@ def test_the_leader_and_its_followers_tell_hpa_and_keda_the_same(scene: Scene) -
 def test_a_leader_that_can_keep_no_memory_decides_all_the_same(scene: Scene) -> None:
     chat.deploy(scene.cluster, scene.namespace)
     member = chat.member(scene.cluster, scene.namespace, scene.folder)
-    Path(member.document()["stateDir"]).write_text("no directory")
+    (scene.folder / f"{member.name}-state").write_text("no directory")
     with running(member):
         scene.cluster.apply([chat.autoscaler(mode="Scale", minReplicas=2)], namespace=scene.namespace)
         wait_for(lambda: scene.replicas() == 2, f"it scales; see {member.log}")
