@@ -69,6 +69,7 @@ def create_app(
     _add_metrics(app, board, now_s, version)
     _add_services(app, board, now_s)
     _add_history(app, board, history, now_s)
+    _add_service(app, board, now_s)
     _add_events(app, streams)
     if publications is not None:
         add_targets(app, publications, now_s)
@@ -135,19 +136,7 @@ def _add_services(app: FastAPI, board: DecisionBoard, now_s: Callable[[], float]
     async def services(request: Request) -> Response:
         return answer(request, list_of(board.board, now_s=now_s()))
 
-    @app.get("/api/v1/services/{name}", summary="One service: its latest decision in full, and its changes")
-    async def service(request: Request, name: str) -> Response:
-        listed = board.board
-        entry = _entry(board, name)
-        if isinstance(entry, Response):
-            return entry
-        detail = detail_of(ServiceId(name), entry, now_s=now_s(), stale_after_s=listed.stale_after_s)
-        try:
-            return answer(request, detail)
-        except ValueError as error:
-            return failure(500, "NotANumber", f"the latest decision on {name} holds a value without a number: {error}")
-
-    @app.get("/api/v1/services/{name}/timeline", summary="The last hours of one service as points")
+    @app.get("/api/v1/services/{name:path}/timeline", summary="The last hours of one service as points")
     async def timeline(request: Request, name: str, since: Since = 0.0) -> Response:
         listed = board.board
         entry = _entry(board, name)
@@ -166,8 +155,24 @@ def _add_services(app: FastAPI, board: DecisionBoard, now_s: Callable[[], float]
         return answer(request, view)
 
 
+def _add_service(app: FastAPI, board: DecisionBoard, now_s: Callable[[], float]) -> None:
+    """After the routes that begin alike: in a cluster a service's name is NAMESPACE/NAME."""
+
+    @app.get("/api/v1/services/{name:path}", summary="One service: its latest decision in full, and its changes")
+    async def service(request: Request, name: str) -> Response:
+        listed = board.board
+        entry = _entry(board, name)
+        if isinstance(entry, Response):
+            return entry
+        detail = detail_of(ServiceId(name), entry, now_s=now_s(), stale_after_s=listed.stale_after_s)
+        try:
+            return answer(request, detail)
+        except ValueError as error:
+            return failure(500, "NotANumber", f"the latest decision on {name} holds a value without a number: {error}")
+
+
 def _add_history(app: FastAPI, board: DecisionBoard, history: DecisionHistory, now_s: Callable[[], float]) -> None:
-    @app.get("/api/v1/services/{name}/decisions", summary="Past decisions of one service, with all their stages")
+    @app.get("/api/v1/services/{name:path}/decisions", summary="Past decisions of one service, with all their stages")
     def decisions(  # in a thread of its own: the history reads a disk
         request: Request, name: str, since: Since = 0.0, until: Until = None, limit: Limit = 100
     ) -> Response:

@@ -52,6 +52,17 @@ def test_before_the_first_decision_nothing_is_known(served: Any) -> None:
     assert served.ask("/api/v1/services/chat-8b/timeline").json()["points"] == []
 
 
+@pytest.mark.parametrize("path", ["llm/chat", "llm%2Fchat"])
+@pytest.mark.parametrize("end", ["", "/timeline", "/decisions"])
+def test_services_of_a_cluster_are_found_by_namespace_and_name(
+    serve: Callable[..., Any], service: Callable[..., Service], path: str, end: str
+) -> None:
+    with serve(services=(service("llm/chat"),)) as running:
+        reply = running.ask(f"/api/v1/services/{path}{end}")
+        assert reply.status == 200
+        assert "llm/chat" in reply.body.decode()
+
+
 def test_a_summary_tells_the_latest_figures(served: Any, decision: Decide) -> None:
     served.board.publish(decision(at_s=served.clock.at_s, need=5, before=3))
     served.clock.at_s += 2
