@@ -11,6 +11,7 @@ from adapters.serving.auth import ApiSettings
 from autoscaler.config.command import HIDDEN, is_secret_name, parallel_devices, without_secrets
 from autoscaler.config.document import Plain
 from autoscaler.config.kubernetes_rules import LOCAL_KEYS, kubernetes_settings
+from autoscaler.config.prometheus_building import hide_secrets, prometheus_settings
 from autoscaler.config.rules import effective_variants, service_models, warnings
 from autoscaler.config.scaling_building import service_of, slo_of, variant_of
 from autoscaler.config.schema import FileSection
@@ -63,6 +64,7 @@ def build_settings(file: FileSection, *, folder: Path, api: ApiSettings) -> Sett
         ),
         stop_replicas_on_exit=file.stop_replicas_on_exit,
         kubernetes=None if file.kubernetes is None else kubernetes_settings(file.kubernetes, folder),
+        prometheus=None if file.prometheus is None else prometheus_settings(file.prometheus, folder),
         warnings=tuple(told),
         plain=_plain(file, interval_s),
     )
@@ -127,6 +129,8 @@ def _plain(file: FileSection, interval_s: float) -> Plain:
     plain["intervalSeconds"] = interval_s
     if plain["api"]["token"] is not None:
         plain["api"]["token"] = HIDDEN
+    if plain["prometheus"] is not None:
+        hide_secrets(plain["prometheus"])
     if file.kubernetes is not None:
         for key in ("services", *LOCAL_KEYS.values()):
             plain.pop(key, None)

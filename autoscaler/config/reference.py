@@ -23,6 +23,8 @@ _VALUES = {
     "name": "chat",
     "slo": {"ttft": "2s", "itl": "50ms"},
     "command": "vllm serve org/model --port {port}",
+    "url": "http://127.0.0.1:9090",
+    "username": "reader",
 }
 _EXAMPLES = {
     "PolicySection": ([{"type": "Percent", "value": 100, "periodSeconds": 60}],),
@@ -33,9 +35,9 @@ _EXAMPLES = {
     ),
     "VariantSection": ([{"name": "slice", "cost": 0.2, "devices": {"kind": "mig-1g.10gb"}}, {"name": "whole"}],),
     "DeviceSection": ([0, 1, {"id": "MIG-5c1d", "kind": "mig-1g.10gb"}],),
-    "PrometheusSection": ({"url": "http://127.0.0.1:9090"},),
 }
-_WRITTEN_OUT = "KubernetesSection"  # in a comment, because it excludes what the example has
+# In a comment, because they change what the rest of the example means.
+_WRITTEN_OUT = frozenset({"KubernetesSection", "PrometheusSection", "BasicAuthSection"})
 _WIDTH = 110
 _AIRY_INDENT = 4
 
@@ -124,7 +126,7 @@ def _example(section: Key, *, indent: str) -> Iterator[str]:
             yield f"{indent}{name}:"
             yield from _example(key.section, indent=indent + "  ")
         else:
-            if key.section is not None and key.section.kind == _WRITTEN_OUT:
+            if key.section is not None and key.section.kind in _WRITTEN_OUT:
                 yield f"{indent}# {name}:"
                 yield from (f"{indent}# {line}".rstrip() for line in _example(key.section, indent="  "))
             elif key.section is not None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from autoscaler.config.command import PLACEHOLDERS, model_names, placeholders, unknown_placeholder
 from autoscaler.config.document import Path
 from autoscaler.config.kubernetes_rules import kubernetes_findings
+from autoscaler.config.prometheus_building import prometheus_findings
 from autoscaler.config.scaling_building import with_defaults
 from autoscaler.config.scaling_rules import Finding, ReadScaling, duplicates, scaling_findings, scaling_warnings
 from autoscaler.config.schema import FileSection, InventorySection
@@ -55,6 +56,8 @@ def file_findings(file: FileSection, services: Sequence[ReadService], refused: f
     if "inventory" not in refused:
         yield from _inventory_findings(file.inventory, services)
     yield from kubernetes_findings(file, refused)
+    if "prometheus" not in refused:
+        yield from prometheus_findings(file.prometheus)
     if file.kubernetes is None and refused.isdisjoint({"gateway", "api"}):
         yield from _port_clash(file)
 

@@ -26,6 +26,7 @@ from autoscaler.config.fields import (
     needs_one_of,
 )
 from autoscaler.config.kubernetes_schema import KubernetesSection
+from autoscaler.config.prometheus_schema import PrometheusSection
 from autoscaler.config.service_schema import ServiceSection
 from autoscaler.config.units import ByteSize, Duration
 from autoscaler.domain.params import Params
@@ -144,6 +145,8 @@ class FileSection(Section):
     """The services to scale. At least one, unless ``kubernetes`` is given."""
     kubernetes: KubernetesSection | None = None
     """Given, even as ``{}``: the controller works in a cluster, and services are InferenceAutoscaler resources."""
+    prometheus: PrometheusSection | None = None
+    """Given: replicas are read through this Prometheus. Unset: each replica's metrics page is fetched directly."""
     inventory: InventorySection = InventorySection()
     """What this machine has."""
     forecast: ForecastSection = ForecastSection()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from adapters.local.journal import Retention
 from adapters.local.template import GatewaySettings, ReplicaTemplate, RoutePolicy
+from adapters.prometheus.settings import PrometheusSettings
 from adapters.serving.auth import ApiSettings
 from autoscaler.config.document import Plain, write_document
 from autoscaler.config.kubernetes_settings import KubernetesSettings
@@ -31,8 +32,9 @@ class Settings:
 
     ``templates``: one for each variant of each service. ``devices``: those declared, None where they are to be found
     on the machine. ``open_devices``: what ``settled`` has to decide once the devices are known. ``kubernetes``: how to
-    work in a cluster, where services, templates and routes are none; None on a machine by itself. ``warnings``: what
-    is allowed but hardly meant. ``plain``: the file as plain values with every default filled in and secrets hidden.
+    work in a cluster, where services, templates and routes are none; None on a machine by itself. ``prometheus``: what
+    replicas are read through, None where they are read directly. ``warnings``: what is allowed but hardly meant.
+    ``plain``: the file as plain values with every default filled in and secrets hidden.
     """
 
     services: tuple[Service, ...]
@@ -47,6 +49,7 @@ class Settings:
     retention: Retention
     stop_replicas_on_exit: bool
     kubernetes: KubernetesSettings | None = None
+    prometheus: PrometheusSettings | None = None
     warnings: tuple[str, ...] = ()
     plain: Plain = field(default=None, repr=False, compare=False)
 

@@ -21,6 +21,7 @@ RESTART_KEYS: Mapping[str, str] = {
     "stateDir": "state_dir",
     "retention": "retention",
     "kubernetes": "kubernetes",
+    "prometheus": "prometheus",
 }
 
 

@@ -135,7 +135,7 @@ Problems = Callable[[str], list[str]]
         ),
         pytest.param(
             "wibble: 1",
-            "6:1 wibble: unknown key; known here: services, kubernetes, inventory, forecast, gateway, api, "
+            "6:1 wibble: unknown key; known here: services, kubernetes, prometheus, inventory, forecast, gateway, api, "
             "intervalSeconds, stateDir, retention, stopReplicasOnExit",
             id="nothing near",
         ),
