@@ -43,16 +43,19 @@ class ControllerProcess:
         """What it says."""
         return self.folder / f"{self.name}.log"
 
-    def start(self) -> None:
-        """Start it; returns at once."""
-        config = self.folder / f"{self.name}.yaml"
-        document = {
+    def document(self) -> dict[str, Any]:
+        """Its configuration."""
+        return {
             "intervalSeconds": self.interval_s,
             "stateDir": str(self.folder / f"{self.name}-state"),
             "api": {"port": self.api_port},
             "kubernetes": {"kubeconfig": str(self.kubeconfig), **self.settings},
         }
-        config.write_text(yaml.safe_dump(document))
+
+    def start(self) -> None:
+        """Start it; returns at once."""
+        config = self.folder / f"{self.name}.yaml"
+        config.write_text(yaml.safe_dump(self.document()))
         environ = {**os.environ, "POD_NAME": self.name, "POD_NAMESPACE": self.namespace}
         command = (sys.executable, "-m", "autoscaler.cli", "run", "--config", str(config))
         with self.log.open("ab") as log:
