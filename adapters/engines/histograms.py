@@ -16,6 +16,7 @@ class HistogramPart:
     """One histogram among those of a family: its cumulative counts, ascending, are ``values[start:count + 1]``.
 
     ``infinity``: where its +Inf bucket is, None without. ``group``: parts with the same one repeat one another.
+    ``bounds`` are in seconds (or tokens); the sum is divided by ``per_s``.
     """
 
     bounds: tuple[float, ...]
@@ -24,6 +25,7 @@ class HistogramPart:
     count: int
     total: int
     group: Labels
+    per_s: float
 
     def read(self, values: list[float], family: str) -> MaybeHistogram:
         """The histogram, or what is wrong with it."""
@@ -39,7 +41,7 @@ class HistogramPart:
             return Unknown(UnknownReason.CONTRADICTION, f"buckets of {family} do not ascend to its count")
         if self.infinity is not None and values[self.infinity] != count:
             return Unknown(UnknownReason.CONTRADICTION, f"{family} counts {count:g}, its +Inf bucket does not")
-        return Histogram(self.bounds, tuple(cumulative[: len(self.bounds)]), count, total)
+        return Histogram(self.bounds, tuple(cumulative[: len(self.bounds)]), count, total / self.per_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,8 @@ def gather_histogram(selection: Selection, signal: Signal) -> HistogramReader | 
         if not draft.count or not draft.total:
             lacking = "_sum" if draft.count else "_count"
             return Unknown(UnknownReason.MISSING_SERIES, f"{family} has no {lacking}")
-        parts.append(_part(selection, draft, without(labels, selection.table.repeat_labels), same))
+        group = without(labels, selection.table.repeat_labels)
+        parts.append(_part(selection, draft, group=group, per_s=signal.per_s, same=same))
     if len({part.bounds for part in parts}) > 1:
         return Unknown(UnknownReason.CONTRADICTION, f"{family}: bucket bounds differ between its series")
     series = tuple([selection.page.series[index] for index in selection.chosen[start:]])
@@ -118,16 +121,18 @@ class _Draft:
     total: list[int] = field(default_factory=list)
 
 
-def _part(selection: Selection, draft: _Draft, group: Labels, same: list[tuple[int, int]]) -> HistogramPart:
+def _part(
+    selection: Selection, draft: _Draft, *, group: Labels, per_s: float, same: list[tuple[int, int]]
+) -> HistogramPart:
     bounds = sorted(draft.buckets)
-    finite = tuple([bound for bound in bounds if bound != math.inf])
+    finite = tuple([bound / per_s for bound in bounds if bound != math.inf])
     ascending = [draft.buckets[bound] for bound in bounds]
     start = selection.choose([indexes[0] for indexes in (*ascending, draft.count, draft.total)])
     for offset, (_, *again) in enumerate((*ascending, draft.count, draft.total)):
         same.extend([(start + offset, selection.choose([index])) for index in again])
     count = start + len(bounds)
     infinity = count - 1 if len(finite) < len(bounds) else None
-    return HistogramPart(finite, start, infinity, count, count + 1, group)
+    return HistogramPart(finite, start, infinity, count, count + 1, group, per_s)
 
 
 def _bound(text: str | None) -> float | None:

@@ -10,8 +10,8 @@ from adapters.engines.content import wrong_type
 from adapters.engines.detection import TABLES, detect
 from adapters.engines.exposition import PageParser, Series
 from adapters.engines.fetching import FetchedPage
-from adapters.engines.page_reader import PageLayout, lay_out, parse_page
-from autoscaler.domain.reading import EngineReading, MaybeHistogram, Measured, Unknown, UnknownReason
+from adapters.engines.page_reader import NEVER, PageLayout, lay_out, parse_page
+from autoscaler.domain.reading import EngineReading, MaybeHistogram, Measured, Unknown
 from autoscaler.domain.service import Engine
 
 _NUMBERS = (
@@ -24,13 +24,24 @@ _NUMBERS = (
     ("generation_tokens", "tokens"),
 )
 _HISTOGRAMS = (("ttft", "requests"), ("itl", "tokens"), ("e2e", "requests"), ("queue_time", "requests"))
-_NUMBERS_OF_THE_ENGINE = (("kv_capacity_tokens", "tokens"), ("preemptions", "requests"), ("started_s", "s"))
-_WHOLE = frozenset({"requests", "tokens", "flag"})
+_NUMBERS_OF_BATCHES = (("pending", "requests"), ("exec_count", "executions"), ("batch_mean", "items"))
+_NUMBERS_OF_THE_ENGINE = (
+    ("exec_items", "items"),
+    ("exec_sum_s", "s"),
+    ("steps", "steps"),
+    ("kv_capacity_tokens", "tokens"),
+    ("preemptions", "requests"),
+    ("started_s", "s"),
+)
+_WHOLE = frozenset({"requests", "tokens", "flag", "executions", "items", "steps"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalReport:
-    """One canonical signal. ``unit``: requests, tokens, fraction, s (seconds) or flag (0 or 1)."""
+    """One canonical signal.
+
+    ``unit``: requests, tokens, fraction, s (seconds), executions, items (of batches), steps, or flag (0 or 1).
+    """
 
     name: str
     unit: str
@@ -74,7 +85,7 @@ def report_page(page: FetchedPage | Unknown, *, engine: Engine = Engine.AUTO, mo
                 value=reading.arrivals_stock,
                 series=_series_of(layout, layout.table.arrivals_of),
             ),
-            *[_number(name, unit, reading, layout) for name, unit in _NUMBERS_OF_THE_ENGINE],
+            *[_number(name, unit, reading, layout) for name, unit in (*_NUMBERS_OF_BATCHES, *_NUMBERS_OF_THE_ENGINE)],
             _asleep(layout, values),
         ),
         warnings=reading.warnings,
@@ -85,7 +96,7 @@ def to_json(report: PageReport) -> str:
     """The report as JSON, in a form that stays.
 
     ``{"engine": "vllm" | "unknown", "signals": {NAME: {"value": N, "unit": U, "series": [...]} or {"unknown": WHY}},
-    "devices": [], "warnings": [...]}``; requests, tokens and flags are whole numbers.
+    "devices": [], "warnings": [...]}``; what is counted is printed as a whole number where it is one. docs/read.md.
     """
     plain = {
         "engine": "unknown" if report.engine is None else report.engine.value,
@@ -113,6 +124,7 @@ def _nothing_known(why: Unknown, engine: Engine | None = None) -> PageReport:
         *_NUMBERS,
         *[part for name, unit in _HISTOGRAMS for part in ((f"{name}_count", unit), (f"{name}_sum_s", "s"))],
         ("arrivals_stock", "requests"),
+        *_NUMBERS_OF_BATCHES,
         *_NUMBERS_OF_THE_ENGINE,
         ("asleep", "flag"),
     ]
@@ -122,23 +134,28 @@ def _nothing_known(why: Unknown, engine: Engine | None = None) -> PageReport:
 
 def _number(name: str, unit: str, reading: EngineReading, layout: PageLayout) -> SignalReport:
     value: Measured = getattr(reading, name)
-    return SignalReport(name=name, unit=unit, value=value, series=_series_of(layout, (name,)))
+    made_of = ("exec_items", "exec_count") if name == "batch_mean" else layout.table.ingredients(name)
+    return SignalReport(name=name, unit=unit, value=value, series=_series_of(layout, made_of))
 
 
 def _histogram(name: str, unit: str, reading: EngineReading, layout: PageLayout) -> tuple[SignalReport, ...]:
     histogram: MaybeHistogram = getattr(reading, name)
     count: Measured = histogram if isinstance(histogram, Unknown) else histogram.count
     total: Measured = histogram if isinstance(histogram, Unknown) else histogram.total
+    of_count, of_total = _parts(layout, name, "_count"), _parts(layout, name, "_sum")
+    for sums in layout.table.sums:
+        if sums.name == name:
+            of_count, of_total = _series_of(layout, (sums.count,)), _series_of(layout, (sums.total,))
     return (
-        SignalReport(name=f"{name}_count", unit=unit, value=count, series=_parts(layout, name, "_count")),
-        SignalReport(name=f"{name}_sum_s", unit="s", value=total, series=_parts(layout, name, "_sum")),
+        SignalReport(name=f"{name}_count", unit=unit, value=count, series=of_count),
+        SignalReport(name=f"{name}_sum_s", unit="s", value=total, series=of_total),
     )
 
 
 def _asleep(layout: PageLayout, values: list[float]) -> SignalReport:
     reader = layout.scalars.get("awake")
     if reader is None:
-        missing = layout.settled.get("awake", Unknown(UnknownReason.NOT_EXPORTED))
+        missing = layout.settled.get("awake", NEVER)
         return SignalReport(name="asleep", unit="flag", value=missing)
     awake = reader.read(values)
     value: Measured = awake if isinstance(awake, Unknown) else float(awake == 0)

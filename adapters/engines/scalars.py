@@ -39,7 +39,12 @@ class ScalarReader:
         parts = values[self.start : self.stop]
         if self.groups is not None:
             parts = [max([values[index] for index in group]) for group in self.groups]
-        total = max(parts) if self.across is Across.MAX else sum(parts)
+        if self.across is Across.SUM:
+            total = sum(parts)
+        elif self.across is Across.MAX:
+            total = max(parts)
+        else:
+            total = min([part for part in parts if part > 0], default=0.0)
         if total > self.upper:
             return Unknown(UnknownReason.OUT_OF_RANGE, f"{self.family} adds up to {total:g}")
         return total

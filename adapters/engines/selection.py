@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from adapters.engines.exposition import Page, Series, declared_type
-from adapters.engines.signals import CONTRADICTING_TYPES, EngineTable, Signal, sample_names
+from adapters.engines.signals import CONTRADICTING_TYPES, Alias, EngineTable, Signal, sample_names
 from autoscaler.domain.reading import Unknown, UnknownReason
 
 Labels = tuple[tuple[str, str], ...]
@@ -22,10 +22,13 @@ class Selection:
     model: str | None
     chosen: list[int] = field(default_factory=list)
     by_name: dict[str, list[int]] = field(init=False)
+    of_any_model: dict[str, list[int]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.by_name = {}
+        self.of_any_model = {}
         for index, series in enumerate(self.page.series):
+            self.of_any_model.setdefault(series.name, []).append(index)
             if self.model is None or self._of_model(series):
                 self.by_name.setdefault(series.name, []).append(index)
 
@@ -50,10 +53,11 @@ class Selection:
 
     def find(self, signal: Signal) -> tuple[str, dict[str, list[int]]] | Unknown:
         """The family that carries the signal and its series by sample name, or why there is none."""
-        families = [alias.family(self.prefix) for alias in signal.aliases]
-        for family in families:
+        by_name = self.of_any_model if signal.any_model else self.by_name
+        for alias in signal.aliases:
+            family = alias.family(self.prefix)
             samples = {
-                name: [i for i in self.by_name.get(name, ()) if self._has(i, signal.only)]
+                name: [i for i in by_name.get(name, ()) if self._counts(i, alias)]
                 for name in sample_names(signal.kind, family)
             }
             if not any(samples.values()):
@@ -63,13 +67,24 @@ class Selection:
                 detail = f"{family} is declared a {declared}, not a {signal.kind}"
                 return Unknown(UnknownReason.CONTRADICTION, detail)
             return family, samples
-        for family in families:
-            if family in self.page.types:
-                return Unknown(UnknownReason.MISSING_SERIES, f"{family} is declared but has no sample yet")
-        return Unknown(UnknownReason.MISSING_SERIES, f"no {' or '.join(families)} on the page")
+        why = f" ({signal.lacking})" if signal.lacking else ""
+        for alias in signal.aliases:
+            family = alias.family(self.prefix)
+            if family in self.page.types and not by_name.get(family):
+                return Unknown(UnknownReason.MISSING_SERIES, f"{family} is declared but has no sample yet{why}")
+        named = " or ".join([_spelled(alias, self.prefix) for alias in signal.aliases])
+        return Unknown(UnknownReason.MISSING_SERIES, f"no {named} on the page{why}")
 
-    def _has(self, index: int, only: Labels) -> bool:
-        return set(only) <= set(self.page.series[index].labels)
+    def _counts(self, index: int, alias: Alias) -> bool:
+        if not alias.only:
+            return True
+        labels = dict(self.page.series[index].labels)
+        return all(labels.get(name) in values for name, values in alias.only)
+
+
+def _spelled(alias: Alias, prefix: str) -> str:
+    only = ",".join([f'{name}="{"|".join(values)}"' for name, values in alias.only])
+    return alias.family(prefix) + (f"{{{only}}}" if only else "")
 
 
 def contradicting(

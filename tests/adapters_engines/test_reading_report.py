@@ -22,7 +22,8 @@ SIGNALS = [
     *("waiting", "running", "kv_fraction", "completed", "refused", "prompt_tokens", "generation_tokens"),
     *("ttft_count", "ttft_sum_s", "itl_count", "itl_sum_s", "e2e_count", "e2e_sum_s"),
     *("queue_time_count", "queue_time_sum_s", "arrivals_stock"),
-    *("kv_capacity_tokens", "preemptions", "started_s", "asleep"),
+    *("pending", "exec_count", "batch_mean"),
+    *("exec_items", "exec_sum_s", "steps", "kv_capacity_tokens", "preemptions", "started_s", "asleep"),
 ]
 SMALL = b'vllm:num_requests_running{model_name="m"} 4\nvllm:num_requests_waiting{model_name="m"} NaN\n'
 
@@ -111,7 +112,7 @@ def test_a_sleeping_engine_is_flagged() -> None:
         pytest.param(FetchedPage(b"[]", "application/json"), "unknown", "/prometheus/metrics", id="JSON by its type"),
         pytest.param(FetchedPage(b'[{"iter": 1}]\n'), "unknown", "/prometheus/metrics", id="JSON by its looks"),
         pytest.param(FetchedPage(b"<html>\n", "text/html"), "unknown", "right port", id="HTML"),
-        pytest.param(FetchedPage(b"tgi_queue_size 1\n"), "unknown", "Text Generation Inference", id="another engine"),
+        pytest.param(FetchedPage(b"te_queue_size 1\n"), "unknown", "Text Embeddings Inference", id="another engine"),
         pytest.param(FetchedPage(b"a b c\n"), "unknown", "MalformedPage", id="malformed"),
         pytest.param(FetchedPage(b"vllm:num_requests_running 1\n"), "vllm", "num_requests_waiting", id="vLLM, in part"),
         pytest.param(Unknown(UnknownReason.TIMEOUT, "3 s"), "unknown", "Timeout: 3 s", id="nothing fetched"),
@@ -125,10 +126,31 @@ def test_a_page_with_nothing_known_is_an_answer(page: FetchedPage | Unknown, eng
     assert [said in warning for warning in plain["warnings"]] == [True]
 
 
-def test_tritons_page_is_told_from_vllms(triton_page: bytes) -> None:
-    report = report_page(FetchedPage(triton_page))
-    assert report.engine is None
-    assert "Triton" in report.warnings[0]
+def test_a_batch_server_as_json(triton_page: bytes) -> None:
+    plain = json.loads(to_json(report_page(FetchedPage(triton_page))))
+    assert (plain["engine"], plain["warnings"]) == ("triton", [])
+    assert list(plain["signals"]) == SIGNALS
+    labels = '{model="dbl",version="1"}'
+    pending = {"value": 32, "unit": "requests", "series": [f"nv_inference_pending_request_count{labels}"]}
+    assert plain["signals"]["pending"] == plain["signals"]["waiting"] == pending
+    assert plain["signals"]["batch_mean"] == {
+        "value": 211 / 28,
+        "unit": "items",
+        "series": [f"nv_inference_count{labels}", f"nv_inference_exec_count{labels}"],
+    }
+    assert plain["signals"]["queue_time_sum_s"] == {
+        "value": 43.669696,
+        "unit": "s",
+        "series": [f"nv_inference_queue_duration_us{labels}"],
+    }
+    assert plain["signals"]["queue_time_count"]["series"] == [f"nv_inference_request_success{labels}"]
+    assert "only of decoupled models" in plain["signals"]["ttft_count"]["unknown"]
+
+
+def test_a_signal_made_of_several_names_all_their_series() -> None:
+    page = b"sglang:num_running_reqs 1\nsglang:num_queue_reqs 2\nsglang:num_grammar_queue_reqs 3\n"
+    waiting = signal(report_page(FetchedPage(page)), "waiting")
+    assert (waiting.value, waiting.series) == (5, ("sglang:num_queue_reqs", "sglang:num_grammar_queue_reqs"))
 
 
 def test_a_page_from_a_file_from_a_pipe_and_from_an_address(tmp_path: Path, serve: Serve) -> None:

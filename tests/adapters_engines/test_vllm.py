@@ -530,7 +530,7 @@ PYTHON_ONLY = (
             id="a longer name is no match",
         ),
         pytest.param("my_app_total 1\n", Engine.AUTO, UnknownReason.UNKNOWN_ENGINE, "my_app_total", id="no engine"),
-        pytest.param("tgi_queue_size 1\n", Engine.AUTO, UnknownReason.UNKNOWN_ENGINE, "Text Generation", id="TGI"),
+        pytest.param("te_queue_size 1\n", Engine.AUTO, UnknownReason.UNKNOWN_ENGINE, "Text Embeddings", id="TEI"),
         pytest.param("sglang:num_queue_reqs 1\n", Engine.VLLM, UnknownReason.MISSING_SERIES, "SGLang", id="not vLLM"),
     ],
 )
@@ -541,10 +541,3 @@ def test_a_page_that_is_not_vllms_is_unknown_with_a_reason(
     assert isinstance(answer, Unknown)
     assert answer.reason is reason
     assert said in answer.detail
-
-
-def test_tritons_own_page_is_recognised_but_not_read(triton_page: bytes) -> None:
-    answer = PageReader().read(triton_page, replica="r", at_s=0.0)
-    assert isinstance(answer, Unknown)
-    assert answer.reason is UnknownReason.UNKNOWN_ENGINE
-    assert "Triton" in answer.detail
