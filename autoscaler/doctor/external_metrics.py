@@ -78,7 +78,7 @@ def _foreign(found: JsonObject, *, readers: int, wanted: bool) -> Findings:
     if not wanted:
         yield fine(CheckId.API_SERVICE, _SUBJECT, f"{message}, and no HPA reads our number there")
         return
-    says = f"{readers} HPAs read our number there and get none" if readers else "ours is configured and never asked"
+    says = f"HPAs that read our number there get none ({readers})" if readers else "ours is configured and never asked"
     path = "let KEDA read the external scaler: gpu-autoscaler manifests keda SERVICE -f FILE"
     yield error(
         CheckId.API_SERVICE,

@@ -330,7 +330,7 @@ def test_keda_and_its_objects_are_told_from_ours(cluster: Cluster, namespace: st
     code, findings = doctor(cluster, namespace)
     assert code == 1
     wanted = [
-        ("error", "api-service", "KEDA", "1 HPAs read our number there", "manifests keda"),
+        ("error", "api-service", "KEDA", "HPAs that read our number there get none (1)", "manifests keda"),
         ("error", "scaled-object", f"{namespace}/chat", "a Service that is not there"),
         ("warning", "scaled-object", f"{namespace}/chat", "stops at 3"),
         ("warning", "scaled-object", f"{namespace}/chat", "falls back to 2"),
