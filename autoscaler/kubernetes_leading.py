@@ -23,10 +23,12 @@ from adapters.kubernetes.status_conditions import Circumstances
 from adapters.kubernetes.status_store import StatusStore
 from adapters.kubernetes.surroundings import Judges
 from adapters.kubernetes.targets import Targets
+from adapters.prometheus.settings import PrometheusSettings
+from adapters.prometheus.source import PrometheusSource
 from adapters.serving.store import DecisionBoard
 from adapters.wallclock import WallClock
 from autoscaler.compose import JoinedSource, build_controller
-from autoscaler.config.kubernetes_settings import KubernetesSettings
+from autoscaler.config.kubernetes_settings import KubernetesSettings, ScrapeSettings
 from autoscaler.controller import Controller, Ports
 from autoscaler.domain.cluster import ClusterSnapshot, Replica
 from autoscaler.domain.params import Params, Plans
@@ -37,6 +39,7 @@ from autoscaler.domain.service import Engine, Service, ServiceId
 from autoscaler.kubernetes_telling import Telling
 from autoscaler.ports import Journal, MetricsSource, PortError
 from autoscaler.reporting import Reporter
+from autoscaler.through_prometheus import open_source
 
 _log = logging.getLogger(__name__)
 _TARGETS_S = 10.0
@@ -59,8 +62,11 @@ class Leading:
         clock: WallClock,
         leads: Callable[[], bool],
         namespace: str | None,
+        prometheus: PrometheusSettings | None,
     ) -> None:
-        """``namespace``: the controller's own, None where it is not known."""
+        """``namespace``: the controller's own, None where it is not known. ``prometheus``: what replicas are read
+        through, None where they are read directly.
+        """
         self._resources = resources
         self._params = params
         self._board = board
@@ -74,12 +80,7 @@ class Leading:
             targets = Targets(api, now_s=clock.now_s)
             opened.callback(targets.close)
             self._engines: dict[ServiceId, Engine] = {}
-            scraper = PodScraper(
-                clock=clock,
-                engines=self._engines,
-                timeout_s=settings.scrape.timeout_s,
-                max_connections=settings.scrape.max_connections,
-            )
+            scraper = self._scraper(prometheus, settings.scrape)
             opened.callback(scraper.close)
             gateways = GatewayPods(
                 resources=resources.usable, pods=cluster.views.pods, namespace=namespace, now_s=clock.now_s
@@ -167,6 +168,21 @@ class Leading:
         resource = self._judges.resource(decision.service)
         if resource is not None:
             self._telling.decided(resource, decision)
+
+    def _scraper(self, prometheus: PrometheusSettings | None, scrape: ScrapeSettings) -> PodScraper | PrometheusSource:
+        if prometheus is not None:
+            return open_source(
+                prometheus,
+                clock=self._clock,
+                engines=self._engines,
+                interval_s=lambda: self._params().interval_s,
+            )
+        return PodScraper(
+            clock=self._clock,
+            engines=self._engines,
+            timeout_s=scrape.timeout_s,
+            max_connections=scrape.max_connections,
+        )
 
     def _plans(self) -> Plans:
         """The services that can be decided on now; of the others their statuses say why not."""

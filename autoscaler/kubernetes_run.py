@@ -26,7 +26,7 @@ from adapters.serving.server import ApiServer
 from adapters.serving.store import DecisionBoard
 from adapters.wallclock import WallClock
 from autoscaler.cluster_access import connect, own_namespace
-from autoscaler.compose import NoJournal
+from autoscaler.compose import NoJournal, build_models
 from autoscaler.config import ConfigFile
 from autoscaler.config.kubernetes_settings import (
     ElectionSettings,
@@ -38,6 +38,7 @@ from autoscaler.config.watching import Refused
 from autoscaler.domain.params import Params
 from autoscaler.kubernetes_leading import Leading
 from autoscaler.ports import Journal, PortError, RefusedError
+from autoscaler.through_prometheus import SeededJournal, past_of_pods
 
 _log = logging.getLogger(__name__)
 _SYNC_S = 30.0
@@ -107,7 +108,7 @@ class KubernetesRun:
     def _lead(self) -> None:
         """One leadership, to its end. Raises PortError where it can't begin."""
         with ExitStack() as opened:
-            journal = self._journal(opened)
+            journal = self._with_a_past(self._journal(opened))
             leading = opened.enter_context(
                 Leading(
                     self._api,
@@ -121,6 +122,7 @@ class KubernetesRun:
                     clock=self._clock,
                     leads=self._leads,
                     namespace=own_namespace(),
+                    prometheus=self._config.settings.prometheus,
                 )
             )
             self._leading = leading
@@ -143,6 +145,19 @@ class KubernetesRun:
             return NoJournal()
         opened.callback(_close_journal, journal)
         return journal
+
+    def _with_a_past(self, journal: Journal) -> Journal:
+        prometheus = self._config.settings.prometheus
+        if prometheus is None:
+            return journal
+        return SeededJournal(
+            journal,
+            prometheus,
+            services=lambda: [(each.service, past_of_pods(each)) for each in self._resources.usable()],
+            params=self._params,
+            models=build_models(),
+            now_s=self._clock.now_s,
+        )
 
     def _leads(self) -> bool:
         return self._leadership is None or self._leadership.is_leader()

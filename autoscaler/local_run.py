@@ -19,19 +19,21 @@ from adapters.local.gateway_process import GatewayProcess
 from adapters.local.journal import SqliteJournal
 from adapters.local.recording import Recording
 from adapters.local.state_directory import StateDirectory
+from adapters.prometheus.source import PrometheusSource
 from adapters.serving.api import create_app
 from adapters.serving.server import ApiServer
 from adapters.serving.store import DecisionBoard
 from adapters.wallclock import WallClock
-from autoscaler.compose import JoinedSource, build_controller
+from autoscaler.compose import JoinedSource, build_controller, build_models
 from autoscaler.config import ConfigFile, Refused, Settings
 from autoscaler.controller import Controller, Ports
 from autoscaler.domain.cluster import Device
 from autoscaler.domain.params import Plans
 from autoscaler.domain.plan import ServiceDecision
 from autoscaler.domain.service import Engine, ServiceId
-from autoscaler.ports import PortError
+from autoscaler.ports import Journal, PortError
 from autoscaler.reporting import Reporter
+from autoscaler.through_prometheus import SeededJournal, open_source, past_of_models
 
 _log = logging.getLogger("local")
 _GATEWAY_GRACE_S = 60.0
@@ -82,7 +84,7 @@ class LocalRun:
             )
             opened.callback(lambda: self._cluster.close(leave_running=self._leave_running))
             self._engines: dict[ServiceId, Engine] = {}
-            scraper = PodScraper(clock=self._clock, engines=self._engines)
+            scraper = self._scraper()
             opened.callback(scraper.close)
             journal = SqliteJournal(state.database, now_s=self._clock.now_s, retention=settings.retention)
             opened.callback(self._close_journal, journal)
@@ -103,7 +105,7 @@ class LocalRun:
                     metrics=JoinedSource([scraper, GatewaySource(gateway.client, self._clock)]),
                     actuator=self._cluster,
                     store=self.board,
-                    journal=journal,
+                    journal=self._with_a_past(journal),
                     observer=Reporter(self.board),
                 ),
                 plans=self._plans,
@@ -133,6 +135,31 @@ class LocalRun:
         """Let ``run`` return. Safe in a signal handler."""
         self.controller.stop()
         self._clock.wake()
+
+    def _scraper(self) -> PodScraper | PrometheusSource:
+        prometheus = self.settings.prometheus
+        if prometheus is None:
+            return PodScraper(clock=self._clock, engines=self._engines)
+        return open_source(
+            prometheus,
+            clock=self._clock,
+            engines=self._engines,
+            interval_s=lambda: self._in_force.params.interval_s,
+        )
+
+    def _with_a_past(self, journal: Journal) -> Journal:
+        settings = self.settings
+        if settings.prometheus is None:
+            return journal
+        models = {route.service: route.models for route in settings.routes}
+        return SeededJournal(
+            journal,
+            settings.prometheus,
+            services=lambda: [(each, past_of_models(each, models[each.id])) for each in settings.services],
+            params=lambda: settings.params,
+            models=build_models(),
+            now_s=self._clock.now_s,
+        )
 
     def _plans(self) -> Plans:
         """The services and parameters in force, after taking in a changed configuration file."""

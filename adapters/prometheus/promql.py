@@ -10,6 +10,11 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 
+def literal(text: str) -> str:
+    """The pattern of this text alone."""
+    return _SPECIAL.sub(r"\\\g<0>", text)
+
+
 def equal(label: str, value: str) -> str:
     """A matcher of one value."""
     return f'{label}="{value.translate(_ESCAPES)}"'
@@ -22,7 +27,7 @@ def matching(label: str, pattern: str) -> str:
 
 def one_of(label: str, values: Iterable[str]) -> str:
     """A matcher of several values."""
-    return matching(label, "|".join(sorted({_SPECIAL.sub(r"\\\g<0>", value) for value in values})))
+    return matching(label, "|".join(sorted({literal(value) for value in values})))
 
 
 def selector(names: Iterable[str], matchers: Iterable[str], fixed: Mapping[str, str]) -> str:
