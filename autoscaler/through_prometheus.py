@@ -39,9 +39,14 @@ def open_source(
     interval_s: Callable[[], float],
 ) -> PrometheusSource:
     """The MetricsSource in place of direct scraping, which reads pages with the same reader."""
-    names = {name for table in TABLES for name in table.sample_names()}
     return PrometheusSource(
-        settings, clock=clock, reader=PageReader(), names=names, engines=engines, interval_s=interval_s
+        settings,
+        clock=clock,
+        reader=PageReader(),
+        names={name for table in TABLES for name in table.sample_names()},
+        prefixes=_once(prefix for table in TABLES for prefix in table.prefixes if prefix),
+        engines=engines,
+        interval_s=interval_s,
     )
 
 

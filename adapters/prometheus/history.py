@@ -88,7 +88,7 @@ def arrivals(settings: PrometheusSettings, replicas: PastReplicas) -> str:
     repeating = ",".join(dict.fromkeys((*replicas.repeat_labels, *settings.replica_labels, *_REPEATING)))
     parts = []
     for counter in replicas.counters:
-        series = f"{selector([counter], matchers, settings.matchers)}[{window}]"
+        series = f"{selector([equal('__name__', counter), *matchers], settings.matchers)}[{window}]"
         sampled = f"rate({series}) and count_over_time({series}) >= {_LEAST_SCRAPES}"
         parts.append(f"sum(max without ({repeating}) ({sampled}))")
     return " or ".join(parts)

@@ -30,9 +30,9 @@ def one_of(label: str, values: Iterable[str]) -> str:
     return matching(label, "|".join(sorted({literal(value) for value in values})))
 
 
-def selector(names: Iterable[str], matchers: Iterable[str], fixed: Mapping[str, str]) -> str:
-    """Series of these names that fulfil all matchers; ``fixed``: labels with their one value."""
-    parts = [one_of("__name__", names), *matchers, *(equal(label, value) for label, value in sorted(fixed.items()))]
+def selector(matchers: Iterable[str], fixed: Mapping[str, str]) -> str:
+    """Series that fulfil all matchers; ``fixed``: labels with their one value."""
+    parts = [*matchers, *(equal(label, value) for label, value in sorted(fixed.items()))]
     return f"{{{','.join(parts)}}}"
 
 

@@ -17,10 +17,8 @@ from adapters.prometheus.answers import RangedSeries
 from autoscaler.domain.reading import Unknown, UnknownReason
 
 UP = "up"
-# What service discovery puts on series, where no ``up`` is there to show it (Prometheus operator, docs of its CRDs).
-_USUAL_TARGET_LABELS = frozenset(
-    {"job", "instance", "namespace", "pod", "container", "endpoint", "service", "node", "cluster", "prometheus"}
-)
+# What no page writes itself, where no ``up`` shows what else service discovery has put on the series.
+_USUAL_TARGET_LABELS = frozenset({"job", "instance", "namespace", "pod", "cluster", "prometheus"})
 # Two jobs that scrape one pod may differ in these.
 _OF_A_JOB = frozenset({"job", "endpoint", "service", "container", "metrics_path", "scheme", "prometheus"})
 # Samples that are sent on by several senders at a time come in parts; after so long the parts are there.

@@ -13,7 +13,7 @@ from typing import Protocol
 from adapters.prometheus.answers import RangedSeries
 from adapters.prometheus.client import QueryClient
 from adapters.prometheus.finding import Way, address_of, names_another
-from adapters.prometheus.promql import duration, selector
+from adapters.prometheus.promql import duration, literal, matching, one_of, selector
 from adapters.prometheus.scrapes import UP, Scrape, Target, latest_scrape, targets_of
 from adapters.prometheus.settings import PrometheusSettings
 from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica
@@ -46,6 +46,7 @@ class ReadPage(Protocol):
 class _Round:
     """What is known of each replica so far, and who is still looked for."""
 
+    replicas: Sequence[Replica]
     scrapes: dict[str, Scrape | Unknown]
     missing: list[Replica]
     spacings_s: list[float]
@@ -66,19 +67,22 @@ class PrometheusSource:
         clock: Clock,
         reader: ReadPage,
         names: Collection[str],
+        prefixes: Collection[str],
         engines: Mapping[ServiceId, Engine],
         models: Mapping[ServiceId, str] | None = None,
         interval_s: Callable[[], float] | None = None,
     ) -> None:
-        """``reader``: of the pages; ``names``: of the samples that it wants. ``engines``: by service; one not named
-        is AUTO. ``models``: the model whose series alone count. ``interval_s``: between decisions, for a warning where
-        scrapes are further apart.
+        """``reader``: of the pages; ``names``: of the samples that it wants; ``prefixes``: of names by which it knows
+        an engine that shows none of them yet. ``engines``: by service; one not named is AUTO. ``models``: the model
+        whose series alone count. ``interval_s``: between decisions, for a warning where scrapes are further apart.
         """
         self._settings = settings
         self._clock = clock
         self._reader = reader
-        self._names = frozenset(names) | {UP}
-        self._gauges = {name for name in self._names if not name.endswith(("_bucket", "_sum", "_count", "_total"))}
+        gauges = [name for name in names if not name.endswith(("_bucket", "_sum", "_count", "_total"))]
+        self._wanted = one_of("__name__", [*names, UP])
+        self._gauges = one_of("__name__", gauges)
+        self._any_of_engines = matching("__name__", "|".join([UP, *(f"{literal(each)}.*" for each in prefixes)]))
         self._engines = engines
         self._models = models or {}
         self._interval_s = interval_s
@@ -100,7 +104,7 @@ class PrometheusSource:
     def read(self, snapshot: ClusterSnapshot) -> Observations:
         """One reading, or the reason for none, for each ready or draining replica with a metrics address."""
         replicas = [one for one in snapshot.replicas if one.phase in _READ and one.metrics_url is not None]
-        known = _Round({}, replicas, [])
+        known = _Round(replicas, {}, replicas, [])
         asking = asyncio.run_coroutine_threadsafe(self._look(known), self._loop)
         bound_s = 2 * self._settings.timeout_s
         late = Unknown(UnknownReason.TIMEOUT, f"Prometheus did not tell within {bound_s:g} s")
@@ -155,14 +159,15 @@ class PrometheusSource:
         if self._spacing_s is not None:
             window_s = min(window_s, _SPACINGS * self._spacing_s + 1.0)
         if window_s < settings.max_age_s:
-            await self._pass(known, self._ways[0], window_s)
+            await self._pass(known, self._ways[0], self._wanted, window_s)
         for way in tuple(self._ways):
             before = len(known.missing)
-            await self._pass(known, way, settings.max_age_s)
+            await self._pass(known, way, self._wanted, settings.max_age_s)
             if len(known.missing) < before:
                 self._ways.sort(key=lambda each: each is not way)
         for way in tuple(self._ways):
             await self._say_since_when(known, way)
+        await self._look_at_empty(known)
         for each in known.missing:
             detail = "Prometheus has no series of an engine for it: is it scraped, with the labels pod and namespace?"
             known.scrapes[each.name] = Unknown(UnknownReason.MISSING_SERIES, detail)
@@ -170,10 +175,18 @@ class PrometheusSource:
         if known.spacings_s:
             self._spacing_s = sorted(known.spacings_s)[len(known.spacings_s) // 2]
 
-    async def _pass(self, known: _Round, way: Way, window_s: float) -> None:
+    async def _look_at_empty(self, known: _Round) -> None:
+        """A page without any of the samples that are wanted may be an engine's that has served nothing yet."""
+        empty = [each for each in known.replicas if _is_empty(known.scrapes.get(each.name))]
+        again = _Round(empty, {}, empty, [])
+        for way in tuple(self._ways):
+            await self._pass(again, way, self._any_of_engines, self._settings.max_age_s)
+        known.scrapes.update(again.scrapes)
+
+    async def _pass(self, known: _Round, way: Way, names: str, window_s: float) -> None:
         """Look for those that are missing; who is found, or can't be asked for, is missing no more."""
         now_s = self._clock.now_s()
-        for replica, targets in await self._targets(known, way, self._names, window_s):
+        for replica, targets in await self._targets(known, way, names, window_s):
             scrape = latest_scrape(
                 targets,
                 address=address_of(replica),
@@ -195,7 +208,7 @@ class PrometheusSource:
         known.missing = [each for each in known.missing if each.name not in known.scrapes]
 
     async def _targets(
-        self, known: _Round, way: Way, names: Collection[str], window_s: float
+        self, known: _Round, way: Way, names: str, window_s: float
     ) -> list[tuple[Replica, list[Target]]]:
         """The targets of each missing replica that has any. Where a query fails, its replicas are told so."""
         askable = [each for each in known.missing if way.key(each) is not None]
@@ -203,7 +216,7 @@ class PrometheusSource:
         batches = [askable[start : start + size] for start in range(0, len(askable), size)]
 
         async def ask(batch: Sequence[Replica]) -> list[tuple[Replica, list[Target]]]:
-            chosen = selector(names, way.matchers(batch), self._settings.matchers)
+            chosen = selector([names, *way.matchers(batch)], self._settings.matchers)
             answer = await self._client.series_now(f"{chosen}[{duration(window_s)}]")
             if isinstance(answer, Unknown):
                 known.scrapes.update((each.name, answer) for each in batch)
@@ -249,6 +262,10 @@ def _without_former(series: Sequence[RangedSeries], replica: Replica) -> list[Ra
         kept = [each for each in series if not names_another(each.labels, replica)]
         return [each for each in kept if not any(labels <= each.labels.items() for labels in former)]
     return list(series)
+
+
+def _is_empty(scrape: Scrape | Unknown | None) -> bool:
+    return isinstance(scrape, Unknown) and scrape.reason is UnknownReason.EMPTY_PAGE
 
 
 def _times(target: Target) -> list[float]:

@@ -14,6 +14,7 @@ from autoscaler.domain.service import ServiceId
 SCRAPES = Path(__file__).parents[1] / "fixtures" / "scrapes"
 SERVICE = ServiceId("chat")
 NAMES = frozenset(name for table in TABLES for name in table.sample_names())
+PREFIXES = frozenset(prefix for table in TABLES for prefix in table.prefixes if prefix)
 IDLE = (SCRAPES / "vllm_0.32_cpu_idle.prom").read_bytes()
 OVERLOADED = (SCRAPES / "vllm_0.32_cpu_overloaded.prom").read_bytes()
 PAIR = b"vllm:num_requests_running %d\nvllm:num_requests_waiting %d\n"
@@ -42,6 +43,16 @@ class Engine:
 FLEET: Mapping[str, Engine] = {
     "idle": Engine(IDLE),
     "overloaded": Engine(OVERLOADED),
+    "SGLang": Engine((SCRAPES / "sglang_0.4_overloaded.prom").read_bytes()),
+    "SGLang, parallel": Engine((SCRAPES / "sglang_dp2_tp2.prom").read_bytes()),
+    "TGI": Engine((SCRAPES / "tgi_3_overloaded.prom").read_bytes()),
+    "TGI before any request": Engine((SCRAPES / "tgi_3_fresh.prom").read_bytes()),
+    "Triton": Engine((SCRAPES / "triton_cpu_loaded.prom").read_bytes()),
+    "Triton with TensorRT-LLM": Engine((SCRAPES / "triton_trtllm_ensemble.prom").read_bytes()),
+    "trtllm-serve": Engine((SCRAPES / "trtllm_serve.prom").read_bytes()),
+    "NIM": Engine((SCRAPES / "nim_llama.prom").read_bytes()),
+    "Dynamo": Engine((SCRAPES / "dynamo_frontend.prom").read_bytes()),
+    "Dynamo before any request": Engine((SCRAPES / "dynamo_frontend_fresh.prom").read_bytes()),
     "small": Engine(page(3, 4, first_tokens=9)),
     "two engines": Engine(
         b"".join(

@@ -20,7 +20,7 @@ from autoscaler.domain.cluster import Phase, Replica
 from autoscaler.domain.reading import EngineReading, Unknown, UnknownReason
 from tests.adapters_engines.conftest import Handler, Serve
 from tests.adapters_prometheus.conftest import HandClock
-from tests.adapters_prometheus.fleets import FLEET, NAMES, comparable, page, replica, snapshot
+from tests.adapters_prometheus.fleets import FLEET, NAMES, PREFIXES, comparable, page, replica, snapshot
 from tests.adapters_prometheus.query_api import ScrapedPages
 
 LONG_S = 30.0
@@ -30,7 +30,9 @@ URL = "http://10.0.0.%d:8000/metrics"
 @contextmanager
 def reading(url: str, clock: HandClock, **others: object) -> Iterator[PrometheusSource]:
     asked = replace(PrometheusSettings(url=url, timeout_s=LONG_S), **others)  # type: ignore[arg-type]
-    with PrometheusSource(asked, clock=clock, reader=PageReader(), names=NAMES, engines={}) as source:
+    with PrometheusSource(
+        asked, clock=clock, reader=PageReader(), names=NAMES, prefixes=PREFIXES, engines={}
+    ) as source:
         yield source
 
 
@@ -73,7 +75,7 @@ KNOWN_BY: dict[str, Callable[[int], dict[str, str]]] = {
     ),
 }
 # Who passes pages on, passes none on in place of one that it could not get, and sets labels of its own.
-NOT_PASSED_ON = {"unreachable", "runtime alone", "labels that the target has too"}
+NOT_PASSED_ON = {"unreachable", "runtime alone", "Dynamo before any request", "labels that the target has too"}
 
 
 @pytest.mark.parametrize("labels", [pytest.param(value, id=key) for key, value in KNOWN_BY.items()])
