@@ -3,7 +3,8 @@
 Names: ``python/sglang/srt/metrics/collector.py`` of sgl-project/sglang and its docs/references/production_metrics.md.
 Data-parallel ranks add up; tensor-, pipeline- and expert-parallel ranks of one engine repeat the same queue. First
 tokens and gaps between tokens are observed live; requests and tokens when a request has finished, but
-``realtime_tokens_total`` (newer versions) moves with the work.
+``realtime_tokens_total`` (newer versions) moves with the work. Counters and histograms appear with their first use,
+which the completions' absence beside the gauges tells.
 
 The gauges are written at the scheduler's steps and log intervals: an engine that went idle may show its last batch for
 about 30 s (sgl-project/sglang#26495). What that does to ``arrivals_stock`` is told there.
@@ -57,7 +58,7 @@ SGLANG = EngineTable(
         gauge("kv_fraction", "token_usage", across=Across.MAX, upper=MAX_FRACTION),
         gauge("kv_capacity_tokens", "max_total_num_tokens"),
         # The end-to-end histogram observes each request as it finishes: 0.4 has nothing else.
-        counter("completed", "num_requests_total", "e2e_request_latency_seconds_count"),
+        counter("completed", "num_requests_total", "e2e_request_latency_seconds_count", first_use=()),
         counter("refused", "num_aborted_requests_total"),
         counter("prompt_tokens", Alias(name="realtime_tokens_total", only=_PREFILL), "prompt_tokens_total"),
         counter(

@@ -9,7 +9,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
 from loadtests.emulator.faults import EngineFault, Fault, Faults, PageFault
-from loadtests.emulator.page import EnginePage, with_not_a_number, without_family
+from loadtests.emulator.metrics_page import MetricsPage
+from loadtests.emulator.page import with_not_a_number, without_family
 from loadtests.emulator.stepping import Stepper
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -28,7 +29,7 @@ class FaultInjector:
     """Holds the faults of one engine. ``refuse`` closes its port for that many seconds and opens it again."""
 
     def __init__(
-        self, *, page: EnginePage, stepper: Stepper, refuse: Callable[[float], Coroutine[None, None, None]]
+        self, *, page: MetricsPage, stepper: Stepper, refuse: Callable[[float], Coroutine[None, None, None]]
     ) -> None:
         self.faults = Faults()
         self._page = page

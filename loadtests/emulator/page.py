@@ -24,6 +24,7 @@ from prometheus_client import (
 
 from loadtests.emulator.batching import EngineLimits, StepResult
 from loadtests.emulator.batching import Sequence as EngineSequence
+from loadtests.emulator.metrics_page import MetricsPage, course_s
 
 BLOCK_TOKENS = 16
 
@@ -88,7 +89,7 @@ def length_bounds(largest: int) -> tuple[int, ...]:
     return tuple(itertools.takewhile(lambda bound: bound <= largest, series))
 
 
-class EnginePage:
+class EnginePage(MetricsPage):
     """All series of one engine. The caller says when something happened; the page only counts."""
 
     def __init__(self, *, model: str, limits: EngineLimits) -> None:
@@ -135,9 +136,7 @@ class EnginePage:
 
     def count_finish(self, sequence: EngineSequence, *, reason: str, max_tokens: int) -> None:
         """Count a request that has all its tokens. ``reason``: "stop" or "length"."""
-        scheduled_s, first_s, last_s = sequence.scheduled_s, sequence.first_token_s, sequence.last_token_s
-        if scheduled_s is None or first_s is None or last_s is None:
-            raise ValueError("a request finishes after its first token")
+        scheduled_s, first_s, last_s = course_s(sequence)
         self._success[reason].inc()
         self._end_to_end.observe(last_s - sequence.arrived_s)
         self._queue_time.observe(scheduled_s - sequence.arrived_s)
@@ -290,7 +289,6 @@ def _lines_outside(lines: Iterable[bytes], family: str) -> Iterable[bytes]:
 
 def with_not_a_number(page: bytes) -> bytes:
     """The page with every value of the engine's own series replaced by NaN."""
+    others = (b"#", b"python_", b"process_", b"http_")
     lines = page.splitlines()
-    return b"".join(
-        (line.rsplit(b" ", 1)[0] + b" NaN\n") if line.startswith(b"vllm:") else line + b"\n" for line in lines
-    )
+    return b"".join(line + b"\n" if line.startswith(others) else line.rsplit(b" ", 1)[0] + b" NaN\n" for line in lines)

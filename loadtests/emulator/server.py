@@ -14,10 +14,14 @@ from loadtests.emulator import openai
 from loadtests.emulator.batching import ContinuousBatching, Sequence
 from loadtests.emulator.faults import EngineFault, Faults, faults_of_json
 from loadtests.emulator.injection import FaultInjector
+from loadtests.emulator.metrics_page import MetricsPage, PageOf
 from loadtests.emulator.page import EnginePage
 from loadtests.emulator.settings import EmulatorSettings
+from loadtests.emulator.sglang_page import SglangPage
 from loadtests.emulator.sinks import StreamSink, WholeSink
 from loadtests.emulator.stepping import Stepper
+from loadtests.emulator.tgi_page import TgiPage
+from loadtests.emulator.triton_page import TritonPage
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -27,7 +31,7 @@ class EmulatorServer:
 
     def __init__(self, settings: EmulatorSettings) -> None:
         self._settings = settings
-        self._page = EnginePage(model=settings.model, limits=settings.limits)
+        self._page = page_for(settings)
         engine = ContinuousBatching(cost=settings.cost, limits=settings.limits)
         self._stepper = Stepper(engine=engine, page=self._page)
         self._injector = FaultInjector(page=self._page, stepper=self._stepper, refuse=self._refuse)
@@ -106,6 +110,7 @@ class EmulatorServer:
     async def _complete(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
         arrived_s = time.monotonic()
         text = await request.read()
+        self._page.receive(chat=chat)
         response: web.StreamResponse
         try:
             if self._injector.fails_requests():
@@ -113,6 +118,7 @@ class EmulatorServer:
             asked = openai.completion_of_json(text, chat=chat, served_model=self._settings.model)
             response, sent_bytes = await self._generate(request, asked, arrived_s)
         except openai.BadRequestError as error:
+            self._page.refuse()
             body = json.dumps(openai.error_body(str(error), kind=error.kind, status=error.status)).encode()
             response = web.Response(status=error.status, body=body, content_type="application/json")
             sent_bytes = len(body)
@@ -181,6 +187,18 @@ class EmulatorServer:
     async def _faults_delete(self, _: web.Request) -> web.Response:
         self._injector.set(Faults())
         return _faults_answer(Faults())
+
+
+def page_for(settings: EmulatorSettings) -> MetricsPage:
+    """The metrics page of the engine that is emulated."""
+    match settings.page_of:
+        case PageOf.TGI:
+            return TgiPage(limits=settings.limits)
+        case PageOf.SGLANG:
+            return SglangPage(model=settings.model, limits=settings.limits)
+        case PageOf.TRITON:
+            return TritonPage(model=settings.model)
+    return EnginePage(model=settings.model, limits=settings.limits)
 
 
 def _faults_answer(faults: Faults) -> web.Response:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from loadtests.emulator.batching import EngineLimits, StepCost
 from loadtests.emulator.faults import Faults, fault_of_words
+from loadtests.emulator.metrics_page import PageOf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +18,7 @@ class EmulatorSettings:
 
     ``listen_after_s``: connections are refused until then. ``startup_s``: every path but /faults answers 503
     until then; both count from the start of the process's server. ``stop_after_tokens``: where a request
-    without ``ignore_eos`` ends by itself (its model's end-of-sequence token).
+    without ``ignore_eos`` ends by itself (its model's end-of-sequence token). ``page_of``: whose metrics page it has.
     """
 
     host: str
@@ -28,6 +29,7 @@ class EmulatorSettings:
     startup_s: float = 0.0
     listen_after_s: float = 0.0
     stop_after_tokens: int = 256
+    page_of: PageOf = PageOf.VLLM
     faults: Faults = field(default_factory=Faults)
 
     def __post_init__(self) -> None:
@@ -48,6 +50,13 @@ def parse(arguments: Sequence[str] | None = None) -> EmulatorSettings:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--model", default="emulated", help="name under which it is served")
+    parser.add_argument(
+        "--page-of",
+        type=PageOf,
+        choices=list(PageOf),
+        default=PageOf.VLLM,
+        help="the engine whose metrics page it has (default: vllm)",
+    )
     step = parser.add_argument_group("step time: base + per-seq*B + per-context-token*K + per-prefill-token*q")
     step.add_argument("--step-base-ms", type=float, default=20.0)
     step.add_argument("--step-per-seq-ms", type=float, default=0.05)
@@ -100,5 +109,6 @@ def _settings(given: argparse.Namespace) -> EmulatorSettings:
         startup_s=given.startup_s,
         listen_after_s=given.listen_after_s,
         stop_after_tokens=given.stop_after_tokens,
+        page_of=given.page_of,
         faults=faults,
     )

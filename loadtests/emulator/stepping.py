@@ -9,7 +9,7 @@ import time
 from typing import Protocol
 
 from loadtests.emulator.batching import ContinuousBatching, Sequence, StepResult
-from loadtests.emulator.page import EnginePage
+from loadtests.emulator.metrics_page import MetricsPage
 
 
 class TokenSink(Protocol):
@@ -32,7 +32,7 @@ class Stepper:
     begin from then on.
     """
 
-    def __init__(self, *, engine: ContinuousBatching, page: EnginePage) -> None:
+    def __init__(self, *, engine: ContinuousBatching, page: MetricsPage) -> None:
         self.slowdown = 1.0
         self._engine = engine
         self._page = page
@@ -45,6 +45,7 @@ class Stepper:
         """Queue a request. Raises ValueError where it is too long for the engine."""
         self._engine.submit(sequence)
         self._sinks[sequence] = sink
+        self._page.enqueue()
         self._work.set()
         if not self._free.is_set():
             self._show_load()
@@ -53,6 +54,7 @@ class Stepper:
         """Drop a request whose client has gone; nothing happens where it has finished."""
         if self._sinks.pop(sequence, None) is not None:
             self._engine.abort(sequence)
+            self._page.drop()
             self._show_load()
 
     def hang(self) -> None:
@@ -74,6 +76,7 @@ class Stepper:
                 await self._work.wait()
                 boundary_s = time.monotonic()
                 continue
+            self._page.begin_step(waiting=self._engine.waiting)
             boundary_s += duration_s * self.slowdown
             await asyncio.sleep(max(0.0, boundary_s - time.monotonic()))
             if not self._free.is_set():

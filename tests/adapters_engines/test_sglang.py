@@ -89,6 +89,12 @@ def test_a_gauge_that_lags_at_the_end_of_a_burst_is_made_up_for_when_it_is_writt
     assert stocks == [3, 6, 3, 3]
 
 
+def test_a_fresh_server_has_gauges_alone_and_no_arrivals() -> None:
+    reading = read("sglang:num_queue_reqs 0\nsglang:num_running_reqs 0\n")
+    assert (reading.completed, reading.arrivals_stock) == (0, 0)
+    assert reason(reading, "refused") is UnknownReason.MISSING_SERIES
+
+
 def test_a_page_without_its_queue_is_unknown() -> None:
     answer = refused(without(DOCUMENTED, "num_queue_reqs"))
     assert answer.reason is UnknownReason.MISSING_SERIES
