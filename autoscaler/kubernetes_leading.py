@@ -69,6 +69,7 @@ class Leading:
         """
         self._resources = resources
         self._params = params
+        self._interval_s = params().interval_s
         self._board = board
         self._clock = clock
         self._configured: tuple[Service, ...] | None = None
@@ -187,6 +188,7 @@ class Leading:
     def _plans(self) -> Plans:
         """The services that can be decided on now; of the others their statuses say why not."""
         services, params = self._inventory.services(), self._params()
+        self._interval_s = params.interval_s
         self._engines.clear()
         self._engines.update({service.id: service.engine for service in services})
         if services != self._configured:
@@ -217,7 +219,7 @@ class Leading:
         return found
 
     def _stale_after_s(self) -> float:
-        return max(4 * self._params().interval_s, 30.0)
+        return max(4 * self._interval_s, 30.0)
 
     def _circumstances(self, resource: AutoscalerResource, decision: ServiceDecision) -> Circumstances:
         service = resource.service.id

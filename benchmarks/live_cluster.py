@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from pathlib import Path
 
 import psutil
@@ -106,13 +107,14 @@ def usage(controller: ControllerProcess) -> Usage:
 
 
 def calls(cluster: Cluster, namespace: str, *, since_s: float, until_s: float) -> Mapping[str, int]:
-    """What the controller asked for in that time, by verb and resource."""
+    """What the controller asked for in that time, by verb and resource; of a kind that is not there, "missing"."""
     found: Counter[str] = Counter()
     for event in cluster.asked_for(namespace, ACCOUNT):
         named = event.get("objectRef", {})
         resource = "/".join(filter(None, (named.get("resource"), named.get("subresource"))))
         if since_s <= datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp() < until_s:
-            found[f"{event['verb']} {resource}"] += 1
+            missing = event.get("responseStatus", {}).get("code") == HTTPStatus.NOT_FOUND
+            found[f"{'missing' if missing else event['verb']} {resource}"] += 1
     return found
 
 
