@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from importlib.metadata import version
@@ -23,6 +24,7 @@ from autoscaler.codec import to_plain
 from autoscaler.compose import collect_garbage_less_often
 from autoscaler.config import ConfigError, ConfigFile, json_schema, load
 from autoscaler.config.resource_crd import definition_file
+from autoscaler.device_pages import report_devices
 from autoscaler.doctor_command import doctor
 from autoscaler.domain.plan import ServiceDecision
 from autoscaler.domain.service import Engine, ServiceId
@@ -197,12 +199,13 @@ def read(
         page = fetch_source(source, stdin=sys.stdin.buffer)
     except PortError as error:
         _fail(str(error))
-    report = report_page(page, engine=engine, model=model)
+    report, found = report_page(page, engine=engine, model=model), report_devices(page)
+    report = replace(report, warnings=(*found.warnings, *report.warnings))
     if _as_json(output):
-        print(to_json(report))
+        print(to_json(report, devices=found.plain()))
     else:
-        Console().print(page_screen(report))
-    if report.engine is None:
+        Console().print(page_screen(report, found.devices))
+    if report.engine is None and not found.devices:
         raise typer.Exit(1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from adapters.engines.content import wrong_type
@@ -92,16 +92,16 @@ def report_page(page: FetchedPage | Unknown, *, engine: Engine = Engine.AUTO, mo
     )
 
 
-def to_json(report: PageReport) -> str:
+def to_json(report: PageReport, *, devices: Sequence[Mapping[str, object]] = ()) -> str:
     """The report as JSON, in a form that stays.
 
     ``{"engine": "vllm" | "unknown", "signals": {NAME: {"value": N, "unit": U, "series": [...]} or {"unknown": WHY}},
-    "devices": [], "warnings": [...]}``; what is counted is printed as a whole number where it is one. docs/read.md.
+    "devices": [...], "warnings": [...]}``; what is counted is printed as a whole number where it is one. docs/read.md.
     """
     plain = {
         "engine": "unknown" if report.engine is None else report.engine.value,
         "signals": {signal.name: _plain(signal) for signal in report.signals},
-        "devices": [],
+        "devices": list(devices),
         "warnings": list(report.warnings),
     }
     return json.dumps(plain, indent=2, allow_nan=False)
