@@ -183,7 +183,7 @@ class EngineReading:
             return self.exec_items
         if isinstance(self.exec_count, Unknown):
             return self.exec_count
-        if self.exec_count == 0:
+        if self.exec_count < 1:
             return Unknown(UnknownReason.NO_OBSERVATIONS, "nothing was executed yet")
         return self.exec_items / self.exec_count
 
