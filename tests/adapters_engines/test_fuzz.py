@@ -26,7 +26,7 @@ def test_any_page_is_read_or_refused_with_a_reason(fuzzer: Fuzzer, number: int) 
     fuzzer.check(number)
 
 
-def test_the_pages_reach_every_table_and_every_second_one_is_read(fuzzer: Fuzzer) -> None:
+def test_the_pages_reach_every_table_and_many_are_read(fuzzer: Fuzzer) -> None:
     outcomes = [fuzzer.check(number) for number in range(600)]
     assert {str(table.engine) for table in TABLES} <= set(outcomes)
     assert sum(outcome in set(Engine) for outcome in outcomes) > len(outcomes) / 4
