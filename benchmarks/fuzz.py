@@ -87,7 +87,7 @@ class Fuzzer:
     def page(self, number: int) -> bytes:
         """A page that is made up, or a damaged one."""
         dice = random.Random(number)
-        return self._made_up(dice) if dice.random() < 0.7 else self._damaged(dice)
+        return self._made_up(dice) if dice.random() < 0.8 else self._damaged(dice)
 
     def check(self, number: int) -> str:
         """What became of the page: an engine's name, or a reason. Raises AssertionError, and all that readers raise."""
@@ -108,11 +108,11 @@ class Fuzzer:
     def _made_up(self, dice: random.Random) -> bytes:
         table = dice.choice(TABLES)
         names = self._families[table.title]
-        values = (_USUAL, _USUAL + _EXTREME, _USUAL + _EXTREME + _BAD_VALUES)[dice.choice((0, 0, 1, 1, 2))]
-        labels = _LABELS + _BAD_LABELS if dice.random() < 0.1 else _LABELS
+        values = (_USUAL, _USUAL + _EXTREME, _USUAL + _EXTREME + _BAD_VALUES)[dice.choice((0, 0, 0, 0, 1, 1, 1, 1, 1, 2))]
+        labels = _LABELS + _BAD_LABELS if dice.random() < 0.05 else _LABELS
         lines = [f"{name} {dice.choice(_USUAL)}" for name in _required(table) if dice.random() < 0.9]
         for _ in range(dice.randrange(1, 40)):
-            name = dice.choice(names if dice.random() < 0.97 else self._names)
+            name = dice.choice(names if dice.random() < 0.995 else self._names)
             if dice.random() < 0.05:
                 lines.append(f"# TYPE {name} {dice.choice(_KINDS)}")
                 continue
