@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from adapters.engines.cache import BoundedCache
@@ -127,7 +127,8 @@ def lay_out(page: Page, *, engine: Engine, model: str | None) -> PageLayout | Un
             settled[signal.name] = scalar
         else:
             scalars[signal.name] = scalar
-    settled |= dict.fromkeys(_unused_yet(table, settled), 0.0)
+    unused = _unused_yet(table, settled)
+    settled |= dict.fromkeys(unused, 0.0)
     for name in table.required:
         lacking = settled.get(name)
         if isinstance(lacking, Unknown) and lacking.reason is UnknownReason.MISSING_SERIES:
@@ -148,7 +149,12 @@ def lay_out(page: Page, *, engine: Engine, model: str | None) -> PageLayout | Un
         missing_histograms=missing_histograms,
         label_series={name: series for name, (_, series) in labelled.items()},
         sources=(*families.items(), *formulas.items(), ("arrivals_stock", table.arrivals_formula)),
-        warnings=(*_renamed(table, prefix, families), *_several(table, models, model), *beside(table, page)),
+        warnings=(
+            *_renamed(table, prefix, families),
+            *_several(table, models, model),
+            *_fresh(table, unused),
+            *beside(table, page),
+        ),
     )
 
 
@@ -230,6 +236,12 @@ def _unused_yet(table: EngineTable, settled: Mapping[str, Measured]) -> list[str
         for signal in table.signals
         if signal.first_use is not None and absent.issuperset((signal.name, *signal.first_use))
     ]
+
+
+def _fresh(table: EngineTable, unused: Sequence[str]) -> tuple[str, ...]:
+    if not set(table.required) <= set(unused) or not table.required:
+        return ()
+    return ("no request has come yet: series that appear with their first use are taken as zero",)
 
 
 def _without_buckets(sums: CountAndSum, numbers: Mapping[str, Measured]) -> MaybeHistogram:

@@ -46,6 +46,8 @@ def test_the_page_of_a_fresh_server_means_that_nothing_has_happened_yet() -> Non
         "arrivals_stock": 0,
         "steps": 0,
     }
+    assert ["no request has come yet" in warning for warning in read(FRESH).warnings] == [True]
+    assert read(FIRST_QUEUED).warnings == ()
 
 
 FIRST_QUEUED = FRESH + "tgi_request_count 2\ntgi_queue_size 1\n"
