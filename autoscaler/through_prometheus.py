@@ -24,6 +24,8 @@ from autoscaler.ports import Clock, Journal, Models
 
 _log = logging.getLogger(__name__)
 _HISTORY_TIMEOUT_S = 20.0
+# A forecaster takes some 6 ms for five minutes: a week of two services in half a minute, a day of fourteen.
+_MOST_STEPS = 4000
 # Signals that count requests, the nearest to their arrival first; a histogram counts what it observes.
 _COUNTING = ("received", "ttft", "completed")
 # What Kubernetes appends to an owner's name: a ReplicaSet's hash and five letters, or ordinals (a LeaderWorkerSet's
@@ -85,14 +87,17 @@ class SeededJournal:
             now_s=self._now_s(),
             timeout_s=_HISTORY_TIMEOUT_S,
         )
+        each_steps = max(1, _MOST_STEPS // max(1, len(new)))
         for service, _ in new:
             past = rates[service.id]
             if isinstance(past, Unknown):
                 _log.warning("%s: its forecast begins without a past: %s", service.id, past)
                 continue
             begun = fresh(service, self._models, params)
-            known[service.id] = replace(begun, forecaster=taught(self._models, service, past))
-            _log.info("%s: its forecast begins with %d rates of Prometheus", service.id, len(past))
+            known[service.id] = replace(begun, forecaster=taught(self._models, service, past[-each_steps:]))
+            _log.info(
+                "%s: its forecast begins with the last %d rates of Prometheus", service.id, min(each_steps, len(past))
+            )
         return ControllerState(services=known) if known else state
 
     def record(self, tick: Tick, plans: Plans, next_state: ControllerState) -> None:

@@ -71,7 +71,7 @@ class HistorySection(Section):
 
     period: Annotated[float, Duration(at_most_s=31 * 86400.0)] = default_of(HistorySettings, "period_s")
     """How far back; 0s: none."""
-    step: Annotated[float, Duration(at_least_s=60.0, at_most_s=3600.0)] = default_of(HistorySettings, "step_s")
+    step: Annotated[float, Duration(at_least_s=60.0, at_most_s=300.0)] = default_of(HistorySettings, "step_s")
     """Time over which each mean is taken. At least four times as long as between two scrapes."""
 
 

@@ -42,7 +42,7 @@ def test_all_of_it_is_taken_over(write: Callable[[str], Path]) -> None:
           timeout: 2s
           maxConnections: 2
           replicasPerQuery: 10
-          history: {period: 1d, step: 10m}
+          history: {period: 1d, step: 2m}
         """
     )
     settings, folder = load(path), path.parent
@@ -62,7 +62,7 @@ def test_all_of_it_is_taken_over(write: Callable[[str], Path]) -> None:
         timeout_s=2.0,
         max_connections=2,
         replicas_per_query=10,
-        history=HistorySettings(period_s=86400.0, step_s=600.0),
+        history=HistorySettings(period_s=86400.0, step_s=120.0),
     )
 
 
