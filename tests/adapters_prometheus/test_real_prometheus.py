@@ -19,17 +19,20 @@ from aiohttp import web
 
 from adapters.engines.page_reader import PageReader
 from adapters.engines.pods import PodScraper
-from adapters.prometheus.settings import PrometheusSettings
+from adapters.prometheus.history import PastRate, read_history
+from adapters.prometheus.settings import HistorySettings, PrometheusSettings
 from adapters.prometheus.source import PrometheusSource
 from adapters.wallclock import WallClock
 from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica, Target
 from autoscaler.domain.params import Params
 from autoscaler.domain.plan import Plan
 from autoscaler.domain.reading import EngineReading, Observations, Unknown
+from autoscaler.domain.resource import AutoscalerResource, MetricsEndpoint, Mode, TargetRef, VariantSource
 from autoscaler.domain.service import Service, ServiceId
 from autoscaler.domain.state import ControllerState
 from autoscaler.policy.deciding import decide
 from autoscaler.ports import MetricsSource
+from autoscaler.through_prometheus import past_of_pods
 from tests.adapters_engines.conftest import Serve
 from tests.adapters_prometheus.fleets import FLEET, NAMES, PREFIXES, comparable, replica, snapshot
 from tests.adapters_prometheus.steady_engines import KINDS, SteadyEngines, Swing
@@ -259,6 +262,51 @@ def test_a_prometheus_in_trouble_shrinks_nothing(tmp_path: Path, processes: Proc
         nothing_shrinks()
         prometheus.start()
         is_sized()
+
+
+def test_the_past_is_what_was_asked_of_each_service(tmp_path: Path, processes: Processes) -> None:
+    """Of SGLang, whose ranks repeat one another, as of the others."""
+    services, engines = fleet(swing_rps=0.0)
+    with engines:
+        replicas = replicas_of(services, engines)
+        prometheus = RealPrometheus(processes, tmp_path, addresses(replicas))
+        prometheus.start()
+        asked = PrometheusSettings(url=prometheus.url, history=HistorySettings(period_s=30.0, step_s=5.0))
+        pasts = {each.id: past_of_pods(stateful_set(each)) for each in services}
+
+        def found() -> Mapping[ServiceId, tuple[PastRate, ...] | Unknown]:
+            return read_history(asked, pasts, now_s=time.time(), timeout_s=30.0)
+
+        def long_enough() -> bool:
+            return all(not isinstance(each, Unknown) and len(each) >= 4 for each in found().values())
+
+        wait_for(long_enough, "four steps are over")
+        for name, past in found().items():
+            assert not isinstance(past, Unknown)
+            # The first step began before the first scrape.
+            assert [each.rate_rps for each in past[1:]] == [pytest.approx(4.0 * REPLICAS, rel=0.1)] * len(past[1:]), (
+                name
+            )
+
+
+def stateful_set(scaled: Service) -> AutoscalerResource:
+    """Its pods are called NAME-0, NAME-1 and so on."""
+    return AutoscalerResource(
+        namespace="llm",
+        name=str(scaled.id),
+        uid="1",
+        generation=1,
+        labels=(),
+        created_s=0.0,
+        mode=Mode.SCALE,
+        service=scaled,
+        metrics=MetricsEndpoint(),
+        sources=(
+            VariantSource(
+                variant="default", target=TargetRef(api_version="apps/v1", kind="StatefulSet", name=str(scaled.id))
+            ),
+        ),
+    )
 
 
 def test_a_fleet_in_every_state_reads_as_it_does_directly(tmp_path: Path, processes: Processes, serve: Serve) -> None:
