@@ -21,7 +21,7 @@ SCRAPES = Path(__file__).parents[1] / "tests" / "fixtures" / "scrapes"
 PAGES = (
     *("vllm_0.32_cpu_overloaded.prom", "sglang_0.4_overloaded.prom", "sglang_dp2_tp2.prom", "tgi_3_overloaded.prom"),
     *("triton_cpu_loaded.prom", "triton_trtllm_ensemble.prom", "trtllm_serve.prom", "nim_llama.prom"),
-    "dynamo_frontend.prom",
+    *("dynamo_frontend.prom", "lmdeploy_dp2.prom"),
 )
 TARGET_MS = 0.2
 TARGET_SAMPLES = 430

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from adapters.engines.dynamo import DYNAMO
 from adapters.engines.exposition import Page
+from adapters.engines.lmdeploy import LMDEPLOY
 from adapters.engines.nim import NIM
 from adapters.engines.sglang import SGLANG
 from adapters.engines.signals import EngineTable
@@ -16,7 +17,7 @@ from autoscaler.domain.reading import Unknown, UnknownReason
 from autoscaler.domain.service import Engine
 
 # Where two tables fit a page, the earlier one is taken: it says more.
-TABLES: tuple[EngineTable, ...] = (VLLM, SGLANG, TGI, TRTLLM, DYNAMO, NIM, TRITON_TRTLLM, TRITON)
+TABLES: tuple[EngineTable, ...] = (VLLM, SGLANG, TGI, TRTLLM, LMDEPLOY, DYNAMO, NIM, TRITON_TRTLLM, TRITON)
 
 # Families of a server's language runtime and web framework: on a page of their own they say nothing of an engine.
 _RUNTIME_PREFIXES = ("python_", "process_", "http_", "go_", "promhttp_")

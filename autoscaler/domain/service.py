@@ -23,6 +23,7 @@ class Engine(StrEnum):
     TRTLLM = "trtllm"
     NIM = "nim"
     DYNAMO = "dynamo"
+    LMDEPLOY = "lmdeploy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ PAGES = {
     Engine.TRTLLM: "trtllm_serve.prom",
     Engine.NIM: "nim_llama.prom",
     Engine.DYNAMO: "dynamo_frontend.prom",
+    Engine.LMDEPLOY: "lmdeploy_dp2.prom",
 }
 
 
