@@ -9,6 +9,7 @@ from types import TracebackType
 
 from adapters.engines.gateway_scraper import GatewayScraper
 from adapters.engines.pods import PodScraper
+from adapters.gpus.watching import DeviceWatch
 from adapters.kubernetes.collections import WatchedCluster
 from adapters.kubernetes.connection import KubernetesApi
 from adapters.kubernetes.contents import ObjectKey
@@ -16,6 +17,7 @@ from adapters.kubernetes.count_history import CountHistories
 from adapters.kubernetes.events import EventRecorder
 from adapters.kubernetes.foreign_scalers import ForeignScalers
 from adapters.kubernetes.gateways import GatewayPods
+from adapters.kubernetes.gpu_exporters import GpuExporters
 from adapters.kubernetes.inventory import KubernetesInventory
 from adapters.kubernetes.resources import WatchedResources
 from adapters.kubernetes.scaling import KubernetesActuator
@@ -30,6 +32,7 @@ from adapters.wallclock import WallClock
 from autoscaler.compose import JoinedSource, build_controller
 from autoscaler.config.kubernetes_settings import KubernetesSettings, ScrapeSettings
 from autoscaler.controller import Controller, Ports
+from autoscaler.device_pages import ExporterReader
 from autoscaler.domain.cluster import ClusterSnapshot, Replica
 from autoscaler.domain.params import Params, Plans
 from autoscaler.domain.plan import ServiceDecision
@@ -103,6 +106,8 @@ class Leading:
                 last_asked=self._last_asked,
                 changed=self._telling.changed_by_others,
             )
+            exporters = ExporterReader(GpuExporters(cluster.views.pods).pages, timeout_s=settings.scrape.timeout_s)
+            gpus = opened.enter_context(DeviceWatch(exporters.read, now_s=clock.now_s))
             self._inventory = KubernetesInventory(
                 resources=resources.usable,
                 targets=targets,
@@ -110,6 +115,7 @@ class Leading:
                 now_s=clock.now_s,
                 standing=self._judges.standing,
                 node_autoscaling=settings.node_autoscaling,
+                broken=gpus.broken,
             )
             self._store = StatusStore(
                 api,

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 
 from adapters.engines.pods import PodScraper
+from adapters.gpus.nvml import NvmlReader
+from adapters.gpus.nvml_library import Nvml, load_nvml
+from adapters.gpus.watching import DeviceWatch
 from adapters.local.cluster import LocalCluster
-from adapters.local.devices import find_devices, load_nvml
+from adapters.local.device_health import with_health
+from adapters.local.devices import find_devices
 from adapters.local.gateway_keeping import GatewayKeeper
 from adapters.local.gateway_ports import GatewayRoutes, GatewaySource
 from adapters.local.gateway_process import GatewayProcess
@@ -67,7 +71,10 @@ class LocalRun:
             settings = config.settings
             state = StateDirectory(settings.state_dir, now_s=self._clock.now_s)
             opened.callback(state.close)
-            self._devices = _devices(settings)
+            nvml = load_nvml()
+            self._devices = _devices(settings, nvml)
+            self._healthy = self._devices
+            self._gpus = _watched(nvml, opened, now_s=self._clock.now_s)
             self.settings = settings.settled(self._devices)
             gateway = GatewayProcess(directory=state.path, settings=settings.gateway)
             self._routes = GatewayRoutes(gateway.client, self.settings.routes)
@@ -171,16 +178,28 @@ class LocalRun:
             _log.info("configuration reloaded")
             if news.waiting:
                 _log.warning("changed, but used only after a restart: %s", ", ".join(news.waiting))
+        self._notice_health()
         return self._in_force
+
+    def _notice_health(self) -> None:
+        """Devices that broke, or are well again, since the last time."""
+        found = with_health(self._devices, self._gpus.broken() if self._gpus is not None else ())
+        if found != self._healthy:
+            self._healthy = found
+            self._place()
 
     def _use(self, settings: Settings) -> None:
         self.settings = settings
         self._in_force = Plans(services=settings.services, params=settings.params)
         self._engines.update({service.id: service.engine for service in settings.services})
         self.board.configure(services=settings.services, stale_after_s=max(4 * settings.params.interval_s, 10.0))
+        self._place()
+
+    def _place(self) -> None:
+        """Tell the cluster what to start, and on what."""
         try:
-            self._cluster.configure(settings.templates, self._devices)
-            self._routes.set_policies(settings.routes)
+            self._cluster.configure(self.settings.templates, self._healthy)
+            self._routes.set_policies(self.settings.routes)
         except PortError as error:
             _log.error("a part of the configuration can't be applied: %s", error)
 
@@ -204,11 +223,20 @@ class LocalRun:
             _log.error("the latest memory could not be kept: %s", error)
 
 
-def _devices(settings: Settings) -> Sequence[Device]:
+def _devices(settings: Settings, nvml: Nvml | None) -> Sequence[Device]:
     """The declared devices, or those found on the machine."""
     if settings.devices is not None:
         return settings.devices
-    found = find_devices(load_nvml(), visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
+    found = find_devices(nvml, visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
     for note in found.notes:
         _log.info(note)
     return found.devices
+
+
+def _watched(nvml: Nvml | None, opened: ExitStack, *, now_s: Callable[[], float]) -> DeviceWatch | None:
+    """A watch over this machine's GPUs, None where the driver knows none."""
+    if nvml is None or not find_devices(nvml, visible=None).devices:
+        return None
+    reader = NvmlReader(nvml)
+    opened.callback(reader.close)
+    return opened.enter_context(DeviceWatch(lambda at_s: reader.read(at_s=at_s), now_s=now_s))

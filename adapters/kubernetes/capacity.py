@@ -73,9 +73,16 @@ def held_by(holders: Iterable[tuple[PodView, bool]], kept: Iterable[tuple[Place,
 
 
 def devices_of(
-    nodes: Mapping[str, NodeView], held: Held, pools: Mapping[str, str], *, endless: Iterable[str] = ()
+    nodes: Mapping[str, NodeView],
+    held: Held,
+    pools: Mapping[str, str],
+    *,
+    endless: Iterable[str] = (),
+    broken: Mapping[Place, tuple[int, str]] | None = None,
 ) -> tuple[Device, ...]:
     """What packing may share out. ``pools``: that of each node. ``endless``: kinds for which nodes would be made.
+
+    ``broken``: devices that are offered and no capacity, and what is wrong with them; they are listed as unhealthy.
 
     A node that takes no pods, or that is gone, or whose slices are being cut anew, offers what our replicas hold on
     it and nothing else: nobody knows whether that is lost.
@@ -84,7 +91,10 @@ def devices_of(
     for node in nodes.values():
         if node.takes_pods:
             for kind, allocatable in node.devices.items():
-                devices += _offered((node.name, kind), allocatable, held, pools[node.name])
+                count, why = broken.get((node.name, kind), (0, "")) if broken else (0, "")
+                devices += _offered((node.name, kind), allocatable - count, held, pools[node.name])
+                if count:
+                    devices.append(_broken((node.name, kind), count, why, pools[node.name]))
     for place, count in held.kept.items():
         known = nodes.get(place[0])
         if known is None or not known.takes_pods or place[1] not in known.devices:
@@ -109,6 +119,11 @@ def _offered(place: Place, allocatable: int, held: Held, pool: str) -> list[Devi
             devices.append(_device(place, some, pool, holder_priority=priority))
             left -= some
     return devices
+
+
+def _broken(place: Place, count: int, why: str, pool: str) -> Device:
+    node, kind = place
+    return Device(id=f"{node}/{kind}/broken", kind=kind, healthy=False, count=count, node=node, pool=pool, detail=why)
 
 
 def _device(place: Place, count: int, pool: str, holder_priority: int | None = None) -> Device:

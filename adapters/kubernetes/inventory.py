@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 
 from adapters.kubernetes.assignment import Assignment
@@ -15,6 +15,7 @@ from adapters.kubernetes.binding import (
     TargetSource,
     stands_as_viewed,
 )
+from adapters.kubernetes.broken_devices import lost_devices
 from adapters.kubernetes.capacity import NEW_NODES, devices_of
 from adapters.kubernetes.collections import ClusterViews, Kept
 from adapters.kubernetes.fleet import Fleet, Fleets, device_quotas, held_of
@@ -24,6 +25,7 @@ from adapters.kubernetes.quotas import LimitRangeView, QuotaView
 from autoscaler.domain.cluster import ClusterSnapshot, Target
 from autoscaler.domain.resource import AutoscalerResource
 from autoscaler.domain.service import Service, ServiceId
+from autoscaler.policy.device_health import BrokenDevice
 from autoscaler.ports import UnavailableError
 
 STALE_AFTER_S = 120.0
@@ -49,11 +51,13 @@ class KubernetesInventory:
         standing: JudgeStanding = stands_as_viewed,
         node_autoscaling: bool = False,
         stale_after_s: float = STALE_AFTER_S,
+        broken: Callable[[], Iterable[BrokenDevice]] = tuple,
     ) -> None:
         """``standing``: who else writes a target, and what stands against writing it.
 
         ``node_autoscaling``: nodes are made for pods that wait for one, so that no kind of device runs out.
         ``stale_after_s``: a collection that was not heard of for longer is no longer believed.
+        ``broken``: devices that are no capacity, though their nodes offer them.
         """
         self._resources = resources
         self._targets = targets
@@ -62,6 +66,7 @@ class KubernetesInventory:
         self._standing = standing
         self._node_autoscaling = node_autoscaling
         self._stale_after_s = stale_after_s
+        self._broken = broken
         self._binder = Binder()
         self._fresh: Bindings | UnavailableError | None = None
         self._begun_s: float | None = None
@@ -123,7 +128,13 @@ class KubernetesInventory:
         self._seen = self._told(bindings, targets)
         return ClusterSnapshot(
             at_s=now_s,
-            devices=devices_of(nodes, held_of(fleets, assigned), pools.pool, endless=self._endless(needing)),
+            devices=devices_of(
+                nodes,
+                held_of(fleets, assigned),
+                pools.pool,
+                endless=self._endless(needing),
+                broken=lost_devices(self._broken(), nodes),
+            ),
             replicas=tuple(replica for fleet in fleets for replica in fleet.replicas),
             targets=tuple(targets),
             quotas=device_quotas(quotas, fleets, assigned),

@@ -53,7 +53,8 @@ class Taint:
 class NodeView:
     """One node.
 
-    ``devices``: allocatable extended resources by name. ``taints``: without those that only repeat ``heard`` and
+    ``devices``: allocatable extended resources by name; ``withdrawn``: how many fewer than there are, which a device
+    plugin found broken. ``taints``: without those that only repeat ``heard`` and
     ``cordoned``. ``heard_s``: since when it is so. ``product``: of its GPUs, "" where no label tells.
     ``mig_strategy``: "none", "single", "mixed" or "". ``geometry_changing``: its slices are being cut anew, so that
     ``devices`` is of the past or of the future.
@@ -63,6 +64,7 @@ class NodeView:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     devices: Mapping[str, int] = field(default_factory=dict)
+    withdrawn: Mapping[str, int] = field(default_factory=dict)
     heard: Heard = Heard.READY
     heard_s: float | None = None
     detail: str = ""
@@ -81,11 +83,14 @@ def node_view(source: JsonObject) -> NodeView:
     """A raw Node. Raises ShapeError."""
     labels = strings(source, "metadata", "labels")
     heard, heard_s, detail = _heard(source)
+    devices = _devices(source, "allocatable")
+    capacity = _devices(source, "capacity")
     return NodeView(
         name=text(source, "metadata", "name"),
         labels=labels,
         taints=_taints(source),
-        devices=_devices(inner(source, "status", "allocatable")),
+        devices=devices,
+        withdrawn={name: count - devices[name] for name, count in capacity.items() if count > devices.get(name, count)},
         heard=heard,
         heard_s=heard_s,
         detail=detail,
@@ -96,14 +101,16 @@ def node_view(source: JsonObject) -> NodeView:
     )
 
 
-def _devices(allocatable: JsonObject) -> dict[str, int]:
-    return {name: _count(name, value) for name, value in allocatable.items() if is_extended(name)}
+def _devices(source: JsonObject, which: str) -> dict[str, int]:
+    return {
+        name: _count(which, name, value) for name, value in inner(source, "status", which).items() if is_extended(name)
+    }
 
 
-def _count(name: str, value: object) -> int:
+def _count(which: str, name: str, value: object) -> int:
     if not isinstance(value, str):
-        raise ShapeError(f"status.allocatable.{name}: wanted a quantity, got {value!r}")
-    return int(quantity(value, path=f"status.allocatable.{name}"))
+        raise ShapeError(f"status.{which}.{name}: wanted a quantity, got {value!r}")
+    return int(quantity(value, path=f"status.{which}.{name}"))
 
 
 def _heard(source: JsonObject) -> tuple[Heard, float | None, str]:

@@ -24,7 +24,7 @@ class Device:
     ``id``: index or UUID as CUDA_VISIBLE_DEVICES takes it; in a cluster, where single ones have no name, node and
     kind. ``kind``: "gpu" or "mig-PROFILE"; in a cluster the resource's name. ``pool``: nodes of one pool may be used
     by the same targets. ``holder_priority``: a pod of somebody else's holds it, and may be preempted by one of higher
-    priority; what others hold for good is not listed.
+    priority; what others hold for good is not listed. ``detail``: what is wrong with one that is not healthy.
     """
 
     id: str
@@ -34,6 +34,7 @@ class Device:
     node: str = ""
     pool: str = ""
     holder_priority: int | None = None
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

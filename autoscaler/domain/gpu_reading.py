@@ -79,6 +79,13 @@ class GpuReading:
         """Which device it is."""
         return DeviceKey(node=self.node, uuid=self.uuid, gi=self.gi or "")
 
+    @property
+    def names(self) -> frozenset[str]:
+        """All names by which it may be called on its node."""
+        if self.gi is not None:
+            return frozenset({f"{self.uuid}/{self.gi}", self.name} - {""})
+        return frozenset({self.uuid, self.index, self.name} - {""})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevicesRead:

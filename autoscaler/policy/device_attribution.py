@@ -45,7 +45,7 @@ def devices_of(allotment: Allotment, readings: Iterable[GpuReading]) -> tuple[Gp
     """
     found: dict[str, GpuReading] = {}
     for each in readings:
-        named = _names(each) & set(allotment.devices)
+        named = each.names & set(allotment.devices)
         if not named and (allotment.pod is None or each.holder != allotment.pod):
             continue
         if isinstance(each.holder, Unknown) and each.holder.reason is UnknownReason.SHARED:
@@ -57,9 +57,3 @@ def devices_of(allotment: Allotment, readings: Iterable[GpuReading]) -> tuple[Gp
         wanted = "any" if allotment.count is None else str(allotment.count)
         return Unknown(UnknownReason.MISSING_SERIES, f"{len(found)} devices are told of, not {wanted}")
     return tuple(found.values())
-
-
-def _names(reading: GpuReading) -> set[str]:
-    if reading.gi is not None:
-        return {f"{reading.uuid}/{reading.gi}", reading.name} - {""}
-    return {reading.uuid, reading.index, reading.name} - {""}

@@ -29,12 +29,16 @@ REMEMBERED_S = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenDevice:
-    """A device that is no capacity. ``faults``: why, for a person; ``seen_s``: when its exporter last told of it."""
+    """A device that is no capacity.
+
+    ``faults``: why, for a person; ``seen_s``: when it was last told of; ``names``: by which its node may call it.
+    """
 
     key: DeviceKey
     profile: str | None
     faults: tuple[str, ...]
     seen_s: float
+    names: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return f"{self.key}: {', '.join(self.faults)}"
@@ -72,7 +76,9 @@ def broken_devices(
         sources = [each] if each.gi is None or place not in of_the_gpu else [each, of_the_gpu[place]]
         faults = _faults(before.get(each.key), sources)
         if faults:
-            found[each.key] = BrokenDevice(key=each.key, profile=each.profile, faults=faults, seen_s=now_s)
+            found[each.key] = BrokenDevice(
+                key=each.key, profile=each.profile, faults=faults, seen_s=now_s, names=each.names
+            )
         else:
             found.pop(each.key, None)
     return found

@@ -191,6 +191,11 @@ class _Sharing:
     def kinds(self) -> frozenset[str]:
         return self._free.kinds
 
+    def broken(self, kinds: Sequence[str]) -> str:
+        """What is to be added to a sentence about devices of these kinds that are lacking."""
+        found = self._free.broken(kinds)
+        return f"; {found}" if found else ""
+
     def place(self, claim: Claim, mine: Mapping[str, int], *, instead_of_running: bool) -> Option | _Denial:
         """The first option that fits, its devices taken; or why none does."""
         denials = []
@@ -260,23 +265,24 @@ def _allowance(claim: Claim, got: Mapping[str, int], denied: Sequence[_Denial], 
         for option in claim.options
     )
     total = sum(target.replicas for target in targets)
-    reason, detail = _why(claim, total, denied, sharing.kinds)
+    reason, detail = _why(claim, total, denied, sharing)
     result = StageResult(stage=Stage.PACK, replicas=total, reason=reason, detail=detail)
     return Allowance(targets=targets, leaving=leaving, denied=len(denied), result=result)
 
 
-def _why(claim: Claim, total: int, denied: Sequence[_Denial], kinds: frozenset[str]) -> tuple[Reason, str]:
+def _why(claim: Claim, total: int, denied: Sequence[_Denial], sharing: _Sharing) -> tuple[Reason, str]:
     if not denied:
         return Reason.PLACED, ""
     wanted = sorted({option.devices.kind for option in claim.options if option.devices is not None})
     placed = f"{claim.units} wanted, {total} placed"
-    if wanted and not any(kind in kinds for kind in wanted):
-        return Reason.NO_DEVICE_OF_KIND, f"no healthy device of kind {' or '.join(wanted)} exists"
+    broken = sharing.broken(wanted)
+    if wanted and not any(kind in sharing.kinds for kind in wanted):
+        return Reason.NO_DEVICE_OF_KIND, f"no healthy device of kind {' or '.join(wanted)} exists{broken}"
     if denied[0].reason is not Reason.DEVICES_EXHAUSTED:
         return denied[0].reason, f"{placed}: {denied[0].detail}" if denied[0].detail else placed
     if total < claim.held:
-        return Reason.DEVICES_TAKEN, f"{placed}: others need the {' and '.join(wanted)} devices more"
-    return Reason.DEVICES_EXHAUSTED, f"{placed}: no free {' or '.join(wanted)} device"
+        return Reason.DEVICES_TAKEN, f"{placed}: others need the {' and '.join(wanted)} devices more{broken}"
+    return Reason.DEVICES_EXHAUSTED, f"{placed}: no free {' or '.join(wanted)} device{broken}"
 
 
 def _leaving(claim: Claim, got: Mapping[str, int], sharing: _Sharing) -> dict[str, int]:

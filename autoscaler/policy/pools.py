@@ -12,6 +12,7 @@ from autoscaler.domain.cluster import Device
 from autoscaler.domain.service import DeviceRequest
 
 _Place = tuple[str, str]  # kind, node
+_NAMED = 3  # broken devices that a decision names
 
 
 @dataclass(slots=True)
@@ -32,8 +33,10 @@ class Pools:
 
     def __init__(self, devices: Iterable[Device]) -> None:
         self._stocks: dict[_Place, _Stock] = {}
+        self._broken: dict[str, list[Device]] = {}
         for device in devices:
             if not device.healthy:
+                self._broken.setdefault(device.kind, []).append(device)
                 continue
             place = (device.kind, device.node)
             stock = self._stocks.setdefault(place, _Stock(place, device.pool))
@@ -56,6 +59,17 @@ class Pools:
     def kinds(self) -> frozenset[str]:
         """The kinds of which any healthy device exists, free or not."""
         return frozenset(self._pools)
+
+    def broken(self, kinds: Iterable[str]) -> str:
+        """Devices of these kinds that are no capacity, for a person; "" where all are healthy."""
+        found = [device for kind in kinds for device in self._broken.get(kind, ())]
+        if not found:
+            return ""
+        named = ", ".join(
+            [f"{device.id} ({device.detail})" if device.detail else device.id for device in found[:_NAMED]]
+        )
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        return f"{sum([device.count for device in found])} broken: {named}{more}"
 
     def fits(self, request: DeviceRequest, *, pools: Sequence[str] | None, priority: int) -> bool:
         """True if ``take`` would succeed."""
