@@ -108,7 +108,8 @@ class Fuzzer:
     def _made_up(self, dice: random.Random) -> bytes:
         table = dice.choice(TABLES)
         names = self._families[table.title]
-        values = (_USUAL, _USUAL + _EXTREME, _USUAL + _EXTREME + _BAD_VALUES)[dice.choice((0, 0, 0, 0, 1, 1, 1, 1, 1, 2))]
+        kinds = (_USUAL, _USUAL + _EXTREME, _USUAL + _EXTREME + _BAD_VALUES)
+        values = dice.choices(kinds, weights=(4, 5, 1))[0]
         labels = _LABELS + _BAD_LABELS if dice.random() < 0.05 else _LABELS
         lines = [f"{name} {dice.choice(_USUAL)}" for name in _required(table) if dice.random() < 0.9]
         for _ in range(dice.randrange(1, 40)):
