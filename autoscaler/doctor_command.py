@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from adapters.local.devices import load_nvml
+from adapters.gpus.nvml_library import load_nvml
 from adapters.wallclock import WallClock
 from autoscaler.cluster_access import reach
 from autoscaler.config import ConfigError, load

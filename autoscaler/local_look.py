@@ -7,7 +7,8 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from adapters.engines.pods import PodScraper
-from adapters.local.devices import find_devices, load_nvml
+from adapters.gpus.nvml_library import load_nvml
+from adapters.local.devices import find_devices
 from adapters.local.gateway_client import GatewayClient
 from adapters.local.gateway_ports import GatewaySource
 from adapters.local.recording import Recording

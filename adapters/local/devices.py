@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -36,15 +35,6 @@ class FoundDevices:
 
     devices: tuple[Device, ...]
     notes: tuple[str, ...] = ()
-
-
-def load_nvml() -> Nvml | None:
-    """The ``pynvml`` module, or None where nvidia-ml-py is not installed (extra ``nvml``)."""
-    try:
-        module: Nvml = importlib.import_module("pynvml")
-    except ImportError:
-        return None
-    return module
 
 
 def find_devices(nvml: Nvml | None, *, visible: str | None) -> FoundDevices:

@@ -8,7 +8,8 @@ from typing import cast
 
 import pytest
 
-from adapters.local.devices import Nvml, choose_devices, find_devices, load_nvml
+from adapters.gpus.nvml_library import load_nvml
+from adapters.local.devices import Nvml, choose_devices, find_devices
 from autoscaler.domain.cluster import Device
 from autoscaler.domain.service import DeviceRequest
 
