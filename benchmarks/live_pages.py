@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benchmarks.scrape import PAGE
+from benchmarks.scrape import PAGES, SCRAPES
 
 
 class _Pages(asyncio.Protocol):
@@ -32,7 +32,7 @@ class _Pages(asyncio.Protocol):
 
 
 def _serve(listening: socket.socket) -> None:
-    page = PAGE.read_bytes()
+    page = (SCRAPES / PAGES[0]).read_bytes()
 
     async def forever() -> None:
         server = await asyncio.get_running_loop().create_server(lambda: _Pages(page), sock=listening)
