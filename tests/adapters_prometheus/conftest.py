@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from tests.adapters_engines.conftest import serve
+from tests.cluster.processes import Processes
 
 __all__ = ["serve"]
 
@@ -27,3 +30,10 @@ class HandClock:
 @pytest.fixture
 def clock() -> HandClock:
     return HandClock()
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    running = Processes(tmp_path)
+    yield running
+    running.stop_all()

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import signal
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,6 @@ from pathlib import Path
 from shutil import rmtree
 
 import pytest
-import yaml
 from aiohttp import web
 
 from adapters.engines.page_reader import PageReader
@@ -35,9 +33,9 @@ from autoscaler.ports import MetricsSource
 from autoscaler.through_prometheus import past_of_pods
 from tests.adapters_engines.conftest import Serve
 from tests.adapters_prometheus.fleets import FLEET, NAMES, PREFIXES, comparable, replica, snapshot
+from tests.adapters_prometheus.prometheus_process import RealPrometheus
 from tests.adapters_prometheus.steady_engines import KINDS, SteadyEngines, Swing
-from tests.cluster.build import program
-from tests.cluster.processes import ManagedProcess, NotReadyError, Processes, free_port, wait_for
+from tests.cluster.processes import NotReadyError, Processes, wait_for
 from tests.policy.world import models, service
 
 pytestmark = pytest.mark.cluster
@@ -52,65 +50,6 @@ PARAMS = Params(
     down_window_s=6.0,
     down_window_without_forecast_s=6.0,
 )
-
-
-@dataclass
-class RealPrometheus:
-    """A process over a folder of its own, with targets by (namespace/pod, address)."""
-
-    processes: Processes
-    folder: Path
-    targets: Mapping[str, str]
-    interval: str = "500ms"
-    port: int = field(default_factory=free_port)
-    process: ManagedProcess | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        static = [
-            {"targets": [address], "labels": dict(zip(("namespace", "pod"), name.split("/"), strict=True))}
-            for name, address in self.targets.items()
-        ]
-        job = {"job_name": "engines", "static_configs": static}
-        config = {
-            "global": {"scrape_interval": self.interval, "scrape_timeout": self.interval},
-            "scrape_configs": [job],
-        }
-        written = self.folder / "prometheus.yaml"
-        written.write_text(yaml.safe_dump(config))
-        self.process = self.processes.start(
-            "prometheus",
-            (
-                str(program("prometheus")),
-                f"--config.file={written}",
-                f"--storage.tsdb.path={self.folder / 'data'}",
-                f"--web.listen-address=127.0.0.1:{self.port}",
-            ),
-        )
-        self.processes.await_ready(self.process, self._ready)
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.processes.kill(self.process)
-
-    def signal(self, number: int) -> None:
-        assert self.process is not None
-        self.process.signal(number)
-
-    def _ready(self) -> bool:
-        with suppress(OSError), urllib.request.urlopen(f"{self.url}/-/ready", timeout=5) as answer:
-            return bool(answer.status == 200)
-        return False
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Processes]:
-    running = Processes(tmp_path)
-    yield running
-    running.stop_all()
 
 
 def source(prometheus: RealPrometheus, *, timeout_s: float = 10.0) -> PrometheusSource:
@@ -202,8 +141,14 @@ def every_second(lanes: list[Lane], seconds: int) -> Iterator[list[dict[ServiceI
         next_s = max(next_s + PARAMS.interval_s, time.monotonic())
 
 
-def addresses(replicas: tuple[Replica, ...]) -> dict[str, str]:
-    return {each.name: str(each.metrics_url).removeprefix("http://").removesuffix("/metrics") for each in replicas}
+def targets(replicas: tuple[Replica, ...]) -> dict[str, dict[str, str]]:
+    """By address, with the labels that service discovery would set."""
+    return {
+        str(each.metrics_url).removeprefix("http://").removesuffix("/metrics"): dict(
+            zip(("namespace", "pod"), each.name.split("/"), strict=True)
+        )
+        for each in replicas
+    }
 
 
 def test_decisions_are_those_of_direct_scraping(tmp_path: Path, processes: Processes) -> None:
@@ -211,7 +156,8 @@ def test_decisions_are_those_of_direct_scraping(tmp_path: Path, processes: Proce
     with ExitStack() as opened:
         opened.enter_context(engines)
         replicas = replicas_of(services, engines)
-        prometheus = RealPrometheus(processes, tmp_path, addresses(replicas))
+        prometheus = RealPrometheus(processes, tmp_path)
+        prometheus.know(targets(replicas))
         prometheus.start()
         direct = Lane(opened.enter_context(PodScraper(clock=WallClock(), engines={})), services, replicas)
         through = Lane(opened.enter_context(source(prometheus)), services, replicas)
@@ -231,7 +177,8 @@ def test_a_prometheus_in_trouble_shrinks_nothing(tmp_path: Path, processes: Proc
     with ExitStack() as opened:
         opened.enter_context(engines)
         replicas = replicas_of(services, engines)
-        prometheus = RealPrometheus(processes, tmp_path, addresses(replicas))
+        prometheus = RealPrometheus(processes, tmp_path)
+        prometheus.know(targets(replicas))
         prometheus.start()
         lane = Lane(opened.enter_context(source(prometheus, timeout_s=1.0)), services, replicas)
 
@@ -269,7 +216,8 @@ def test_the_past_is_what_was_asked_of_each_service(tmp_path: Path, processes: P
     services, engines = fleet(swing_rps=0.0)
     with engines:
         replicas = replicas_of(services, engines)
-        prometheus = RealPrometheus(processes, tmp_path, addresses(replicas))
+        prometheus = RealPrometheus(processes, tmp_path)
+        prometheus.know(targets(replicas))
         prometheus.start()
         asked = PrometheusSettings(url=prometheus.url, history=HistorySettings(period_s=30.0, step_s=5.0))
         pasts = {each.id: past_of_pods(stateful_set(each)) for each in services}
@@ -317,7 +265,8 @@ def test_a_fleet_in_every_state_reads_as_it_does_directly(tmp_path: Path, proces
             return web.Response(body=body, status=200 if body is not None else 503, content_type="text/plain")
 
         replicas.append(replica(f"llm/chat-{number}", f"{serve(fetched)}/metrics"))
-    prometheus = RealPrometheus(processes, tmp_path, addresses(tuple(replicas)))
+    prometheus = RealPrometheus(processes, tmp_path)
+    prometheus.know(targets(tuple(replicas)))
     prometheus.start()
     with PodScraper(clock=WallClock(), engines={}) as scraper, source(prometheus) as through:
         wanted = {name: comparable(each) for name, each in scraper.read(snapshot(*replicas)).engines.items()}
