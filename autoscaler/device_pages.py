@@ -16,6 +16,7 @@ from adapters.gpus.samples import without_failed_values
 from adapters.kubernetes.gpu_exporters import ExporterPage
 from autoscaler.domain.gpu_reading import DevicesRead, GpuReading
 from autoscaler.domain.reading import Unknown
+from autoscaler.policy.device_attribution import unshared
 from autoscaler.policy.device_health import faults_of
 
 _MAX_CONNECTIONS = 32
@@ -81,7 +82,8 @@ class ExporterReader:
             if isinstance(read, Unknown):
                 warnings.append(f"the devices of node {page.node} are not known: {read}")
                 continue
-            devices += [replace(each, node=page.node) for each in read.devices]
+            of_node = [replace(each, node=page.node) for each in read.devices]
+            devices += unshared(of_node, {page.node}) if page.shared else of_node
             warnings += [f"node {page.node}: {warning}" for warning in read.warnings]
         return DevicesRead(devices=tuple(devices), warnings=tuple(warnings))
 

@@ -106,8 +106,9 @@ class Leading:
                 last_asked=self._last_asked,
                 changed=self._telling.changed_by_others,
             )
-            exporters = ExporterReader(GpuExporters(cluster.views.pods).pages, timeout_s=settings.scrape.timeout_s)
-            gpus = opened.enter_context(DeviceWatch(exporters.read, now_s=clock.now_s))
+            exporters = GpuExporters(cluster.views.pods, cluster.views.nodes)
+            pages = ExporterReader(exporters.pages, timeout_s=settings.scrape.timeout_s)
+            gpus = opened.enter_context(DeviceWatch(pages.read, now_s=clock.now_s))
             self._inventory = KubernetesInventory(
                 resources=resources.usable,
                 targets=targets,

@@ -32,9 +32,11 @@ from autoscaler.compose import JoinedSource, build_controller, build_models
 from autoscaler.config import ConfigFile, Refused, Settings
 from autoscaler.controller import Controller, Ports
 from autoscaler.domain.cluster import Device
+from autoscaler.domain.gpu_reading import OwnedDevice
 from autoscaler.domain.params import Plans
 from autoscaler.domain.plan import ServiceDecision
 from autoscaler.domain.service import Engine, ServiceId
+from autoscaler.policy.device_attribution import owned
 from autoscaler.ports import Journal, PortError
 from autoscaler.reporting import Reporter
 from autoscaler.through_prometheus import SeededJournal, open_source, past_of_models
@@ -103,6 +105,7 @@ class LocalRun:
                 settings=settings.api,
                 now_s=self._clock.now_s,
                 version=version("gpu-autoscaler"),
+                devices=self._owned,
             )
             self.api = ApiServer(api, settings.api)
             self.controller: Controller = build_controller(
@@ -187,6 +190,12 @@ class LocalRun:
         if found != self._healthy:
             self._healthy = found
             self._place()
+
+    def _owned(self) -> tuple[OwnedDevice, ...]:
+        """This machine's GPUs and who has them."""
+        if self._gpus is None:
+            return ()
+        return owned(self._gpus.latest().devices, self._cluster.snapshot().replicas, self._gpus.broken())
 
     def _use(self, settings: Settings) -> None:
         self.settings = settings

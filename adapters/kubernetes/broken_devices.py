@@ -52,6 +52,11 @@ def _kind(device: BrokenDevice, node: NodeView) -> str | None:
     return offered[0] if len(offered) == 1 else next((kind for kind in offered if node.devices[kind]), None)
 
 
+def shares_devices(node: NodeView) -> bool:
+    """Whether its device plugin gives a device to several pods."""
+    return _SHARED in node.devices or node.labels.get(_SHARING, "none") != "none"
+
+
 def _times(node: NodeView, kind: str) -> int:
     shared = kind == _SHARED or node.labels.get(_SHARING, "none") != "none"
     replicas = node.labels.get(_REPLICAS, "1")

@@ -7,10 +7,12 @@ deployment/templates; GPU Operator, assets/state-dcgm-exporter; ROCm/device-metr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from adapters.kubernetes.broken_devices import shares_devices
 from adapters.kubernetes.collections import Kept
 from adapters.kubernetes.contents import ObjectKey
+from adapters.kubernetes.nodes import NodeView
 from adapters.kubernetes.pod_life import Life
 from adapters.kubernetes.pods import PodView
 from adapters.kubernetes.replicas import address_of
@@ -23,29 +25,35 @@ _PORTS = {"dcgm-exporter": 9400, "amdgpu-metrics-exporter": 5000, "device-metric
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class ExporterPage:
-    """One exporter's page, and the node whose devices it tells of."""
+    """One exporter's page, and the node whose devices it tells of.
+
+    ``shared``: the node gives each device to several pods (time slicing, MPS), whatever the page names.
+    """
 
     node: str
     url: str
+    shared: bool = False
 
 
 class GpuExporters:
     """Finds the exporters among the cluster's pods; looks again only once pods have changed."""
 
-    def __init__(self, pods: Kept[PodView]) -> None:
+    def __init__(self, pods: Kept[PodView], nodes: Kept[NodeView]) -> None:
         self._pods = pods
+        self._nodes = nodes
         self._seen: Mapping[ObjectKey, PodView] | None = None
         self._found: tuple[ExporterPage, ...] = ()
 
     def pages(self) -> Sequence[ExporterPage]:
-        """Those of exporters that are ready, sorted; none while the pods are not known."""
+        """Those of exporters that are ready, sorted; none while pods or nodes are not known."""
         try:
-            pods = self._pods.items()
+            pods, nodes = self._pods.items(), self._nodes.items()
         except UnavailableError:
             return ()
         if pods is not self._seen:
             self._seen, self._found = pods, tuple(sorted(filter(None, map(_page, pods.values()))))
-        return self._found
+        sharing = {node.name for node in nodes.values() if shares_devices(node)}
+        return [replace(page, shared=True) if page.node in sharing else page for page in self._found]
 
 
 def _page(pod: PodView) -> ExporterPage | None:

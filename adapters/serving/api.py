@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
+from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -24,6 +25,7 @@ from adapters.serving.pages import dashboard_page, static_file
 from adapters.serving.store import DecisionBoard, DecisionHistory, Entry
 from adapters.serving.targets import add_targets
 from adapters.serving.views import DecisionList, TimelineView, age_of, detail_of, list_of, summary_of
+from autoscaler.domain.gpu_reading import OwnedDevice
 from autoscaler.domain.service import ServiceId
 from autoscaler.ports import PortError, Publications
 
@@ -57,16 +59,17 @@ def create_app(
     now_s: Callable[[], float],
     version: str,
     publications: Publications | None = None,
+    devices: Callable[[], Sequence[OwnedDevice]] | None = None,
 ) -> Api:
     """The whole API over a board; ``history`` answers for the past (the board itself may, for the latest alone).
 
-    ``publications``: what is told to others, where there is such a thing.
+    ``publications``: what is told to others, where there is such a thing. ``devices``: those whose metrics are shown.
     """
     streams = Streams(board, now_s=now_s)
     app = FastAPI(title="GPU Autoscaler", version=version, description=_ABOUT, docs_url=None, redoc_url=None)
     _add_errors(app)
     _add_probes(app, board, publications, now_s)
-    _add_metrics(app, board, now_s, version)
+    _add_metrics(app, registry_of(board, now_s=now_s, version=version, devices=devices))
     _add_services(app, board, now_s)
     _add_history(app, board, history, now_s)
     _add_service(app, board, now_s)
@@ -120,9 +123,7 @@ def _add_probes(
         return answer(request, {"status": "ready", "at_s": listed.last_tick_s, "age_s": age_s, "stale": False})
 
 
-def _add_metrics(app: FastAPI, board: DecisionBoard, now_s: Callable[[], float], version: str) -> None:
-    registry = registry_of(board, now_s=now_s, version=version)
-
+def _add_metrics(app: FastAPI, registry: CollectorRegistry) -> None:
     @app.get("/metrics", summary="This controller's own Prometheus metrics")
     async def metrics(request: Request) -> Response:
         encoder, media_type = choose_encoder(request.headers.get("accept", ""))

@@ -5,7 +5,7 @@ What is not known, and what is older than the board allows, is absent: a missing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -18,11 +18,13 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from adapters.serving.device_metrics import DeviceCollector
 from adapters.serving.store import Board, DecisionBoard, Entry
 from adapters.serving.timeline import Point
 from adapters.serving.totals import TICK_BOUNDS_S
 from adapters.serving.views import age_of
 from autoscaler.domain.demand import Demand
+from autoscaler.domain.gpu_reading import OwnedDevice
 from autoscaler.domain.plan import ServiceDecision
 from autoscaler.domain.reading import Measured, is_known
 
@@ -65,10 +67,18 @@ class BoardCollector(Collector):
         yield from _counters(board)
 
 
-def registry_of(board: DecisionBoard, *, now_s: Callable[[], float], version: str) -> CollectorRegistry:
-    """A registry of its own, with the board's metrics and this process' CPU time and memory."""
+def registry_of(
+    board: DecisionBoard,
+    *,
+    now_s: Callable[[], float],
+    version: str,
+    devices: Callable[[], Sequence[OwnedDevice]] | None = None,
+) -> CollectorRegistry:
+    """A registry of its own, with the board's metrics, the devices', and this process' CPU time and memory."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(BoardCollector(board, now_s=now_s, version=version))
+    if devices is not None:
+        registry.register(DeviceCollector(devices))
     ProcessCollector(namespace=_PREFIX, registry=registry)
     return registry
 

@@ -88,6 +88,16 @@ class GpuReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedDevice:
+    """A device, the replica that has it ("" where no one has), and what is wrong with it, nothing where it is well."""
+
+    reading: GpuReading
+    service: str = ""
+    replica: str = ""
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DevicesRead:
     """The devices of one page or machine, and what looked odd."""
 

@@ -5,11 +5,13 @@ A value of a device that several share is nobody's: it is never split by guess.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from autoscaler.domain.gpu_reading import GpuReading, PodName
+from autoscaler.domain.cluster import Replica
+from autoscaler.domain.gpu_reading import DeviceKey, GpuReading, OwnedDevice, PodName
 from autoscaler.domain.reading import Unknown, UnknownReason
+from autoscaler.policy.device_health import BrokenDevice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,3 +59,24 @@ def devices_of(allotment: Allotment, readings: Iterable[GpuReading]) -> tuple[Gp
         wanted = "any" if allotment.count is None else str(allotment.count)
         return Unknown(UnknownReason.MISSING_SERIES, f"{len(found)} devices are told of, not {wanted}")
     return tuple(found.values())
+
+
+def owned(
+    readings: Sequence[GpuReading], replicas: Iterable[Replica], broken: Iterable[BrokenDevice]
+) -> tuple[OwnedDevice, ...]:
+    """The devices with the replicas that were given them by name, and what is wrong with them."""
+    owners: dict[DeviceKey, Replica] = {}
+    for replica in replicas:
+        found = devices_of(Allotment(devices=replica.devices), readings) if replica.devices else ()
+        if not isinstance(found, Unknown):
+            owners |= dict.fromkeys((each.key for each in found), replica)
+    faults = {each.key: each.faults for each in broken}
+    return tuple(
+        OwnedDevice(
+            reading=each,
+            service=owners[each.key].service if each.key in owners else "",
+            replica=owners[each.key].name if each.key in owners else "",
+            faults=faults.get(each.key, ()),
+        )
+        for each in readings
+    )

@@ -127,3 +127,10 @@ def test_exporters_tell_of_their_own_node_and_one_that_fails_costs_no_other(expo
 
 def test_without_exporters_nothing_is_known_and_nothing_is_wrong() -> None:
     assert ExporterReader(lambda: []).read(1.0) == DevicesRead()
+
+
+def test_where_devices_are_shared_no_pod_has_them(exporter: str) -> None:
+    page = ExporterPage(node="node-a", url=f"{exporter}/metrics", shared=True)
+    devices = ExporterReader(lambda: [page], timeout_s=DEADLINE_S).read(1.0).devices
+    assert len(devices) == 4
+    assert all(isinstance(each.holder, Unknown) and each.holder.reason is UnknownReason.SHARED for each in devices)

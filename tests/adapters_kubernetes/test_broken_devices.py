@@ -127,5 +127,14 @@ def test_exporters_are_found_by_their_labels(
     status = {**ready_status(NOW_S), "podIP": "10.0.0.9"}
     spec = {"containers": [{"name": "exporter", "ports": ports}]}
     exporter = pod("e", labels=labels, node="node-a", created_s=NOW_S, status=status, spec=spec, metadata=metadata)
-    pages = GpuExporters(cluster_of(exporter).views.pods).pages()
-    assert [(page.node, page.url) for page in pages] == ([("node-a", url)] if url else [])
+    views = cluster_of(exporter, node("node-a", {GPU: 1})).views
+    pages = GpuExporters(views.pods, views.nodes).pages()
+    assert [(page.node, page.url, page.shared) for page in pages] == ([("node-a", url, False)] if url else [])
+
+
+def test_where_devices_are_shared_their_exporter_says_so() -> None:
+    status = {**ready_status(NOW_S), "podIP": "10.0.0.9"}
+    labels = {"app": "nvidia-dcgm-exporter"}
+    exporter = pod("e", labels=labels, node="node-a", created_s=NOW_S, status=status, metadata=OF_A_DAEMON_SET)
+    views = cluster_of(exporter, node("node-a", {GPU: 4}, labels=TIME_SLICED)).views
+    assert [page.shared for page in GpuExporters(views.pods, views.nodes).pages()] == [True]
