@@ -102,9 +102,18 @@ class GatewayProcess:
 
 @contextmanager
 def gateway(
-    cluster: Cluster, folder: Path, namespace: str, *, number: int = 0, kubeconfig: Path | None = None
+    cluster: Cluster,
+    folder: Path,
+    namespace: str,
+    *,
+    number: int = 0,
+    kubeconfig: Path | None = None,
+    serves: str | None = None,
 ) -> Iterator[GatewayProcess]:
-    """One that runs and is ready, for the length of a block; with the administrator's rights unless told else."""
+    """One that runs and is ready, for the length of a block; with the administrator's rights unless told else.
+
+    ``serves``: the namespace of its services, unless they are in its own.
+    """
     folder.mkdir(exist_ok=True)
     name = f"gateway-{number}"
     ports = [{"name": "http", "containerPort": CLIENTS}, {"name": "metrics", "containerPort": PAGES}]
@@ -117,7 +126,7 @@ def gateway(
     }
     cluster.apply([pod], namespace=namespace)
     (found,) = await_ready_pods(cluster, namespace, 1, app=name)
-    running = GatewayProcess(cluster, folder, namespace, found, kubeconfig or cluster.kubeconfig)
+    running = GatewayProcess(cluster, folder, serves or namespace, found, kubeconfig or cluster.kubeconfig)
     try:
         running.start()
         yield running

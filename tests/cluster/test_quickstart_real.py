@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.chat import GPU, lowest, replicas, resource
+from tests.cluster.gateways import gateway
+from tests.cluster.installed import RELEASE
 from tests.cluster.load import Load
 from tests.cluster.processes import wait_for
 from tests.cluster.quickstart import Terminal, blocks
@@ -73,6 +75,20 @@ def test_through_keda(terminal: Terminal) -> None:
     finally:
         terminal.cluster.stop_keda()
         terminal.cluster.remove_api_service()
+
+
+def test_to_zero_and_back(terminal: Terminal) -> None:
+    cluster, namespace = terminal.cluster, terminal.namespace
+    for block in (*blocks("Directly"), *blocks("To zero and back")):
+        terminal.paste(block)
+    # Five minutes, and twice the assumed start-up time, are too long for a test.
+    sooner = '{"spec": {"idle": {"after": "5s", "minUptimeFactor": 0}}}'
+    terminal.paste(f"kubectl patch ia chat --type=merge --patch '{sooner}'")
+    with gateway(cluster, terminal.folder / "g", RELEASE, serves=namespace) as one:
+        wait_for(lambda: replicas(cluster, namespace) == 0, "to zero", within_s=240)
+        await_ready_pods(cluster, namespace, 0, app="chat")
+        status, _ = one.ask({"model": "chat", "prompt": "one two three four", "max_tokens": 20})
+        assert status == 200, "by a replica that was started for it"
 
 
 def test_several_kinds_of_replica(terminal: Terminal) -> None:
