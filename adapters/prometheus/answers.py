@@ -48,7 +48,7 @@ def _matrix(data: object) -> tuple[RangedSeries, ...] | Unknown:
         return Unknown(UnknownReason.WRONG_CONTENT, "an answer without series over time")
     try:
         return tuple([_series(each) for each in data["result"] if "values" in each])
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         return Unknown(UnknownReason.MALFORMED_PAGE, f"a series that can't be read: {error!r}"[:300])
 
 
