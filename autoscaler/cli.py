@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
@@ -18,7 +19,7 @@ import typer
 from rich.console import Console, RenderableType
 
 from adapters.engines.page_source import fetch_source
-from adapters.engines.reading_report import report_page, to_json
+from adapters.engines.reading_report import PageReport, report_page, to_json
 from adapters.local.recording import Recording
 from autoscaler.codec import to_plain
 from autoscaler.compose import collect_garbage_less_often
@@ -33,6 +34,7 @@ from autoscaler.kubernetes_run import KubernetesRun
 from autoscaler.local_look import Onlooker
 from autoscaler.local_run import LocalRun
 from autoscaler.manifest_commands import app as manifests_app
+from autoscaler.page_watching import watched
 from autoscaler.ports import PortError
 from autoscaler.replaying import replay
 from autoscaler.reporting import log_to
@@ -192,9 +194,19 @@ def read(
     *,
     engine: Annotated[Engine, typer.Option(help="The engine, if the page should not tell it.")] = Engine.AUTO,
     model: Annotated[str | None, typer.Option(help="Count only this model's series.")] = None,
+    watch: Annotated[
+        float | None,
+        typer.Option(min=0.5, metavar="SECONDS", help="Look again so often, and show rates, until Ctrl-C."),
+    ] = None,
     output: OutputOption = Output.AUTO,
 ) -> None:
     """Read a metrics page as the controller does: each signal, the series it came from, what is unknown and why."""
+    if watch is not None:
+        if source == "-":
+            _fail("--watch needs a page that can be read again, not standard input")
+        with suppress(KeyboardInterrupt):
+            _watch_page(source, engine=engine, model=model, every_s=watch, output=output)
+        return
     try:
         page = fetch_source(source, stdin=sys.stdin.buffer)
     except PortError as error:
@@ -244,6 +256,19 @@ def version_command() -> None:
 def main() -> None:
     """The entry point."""
     app()
+
+
+def _watch_page(source: str, *, engine: Engine, model: str | None, every_s: float, output: Output) -> None:
+    def look() -> PageReport:
+        return report_page(fetch_source(source, stdin=sys.stdin.buffer), engine=engine, model=model)
+
+    console = Console()
+    for report, rates in watched(look, every_s=every_s):
+        if _as_json(output):
+            print(to_json(report, rates=rates), flush=True)
+        else:
+            console.clear()
+            console.print(page_screen(report, rates=rates))
 
 
 def _config(path: Path) -> ConfigFile:

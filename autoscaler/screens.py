@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from adapters.engines.reading_report import PageReport
+from adapters.engines.reading_report import PageReport, SignalReport
 from autoscaler.domain.gpu_reading import GpuReading
 from autoscaler.domain.plan import Hold, ServiceDecision, Stage
 from autoscaler.domain.reading import Unknown
@@ -78,8 +78,13 @@ def _figure(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
 
 
-def page_screen(report: PageReport, devices: Sequence[GpuReading] = ()) -> RenderableType:
-    """A metrics page: each canonical signal, its value and series, or why it is unknown; or the devices it tells of."""
+def page_screen(
+    report: PageReport, devices: Sequence[GpuReading] = (), *, rates: Sequence[SignalReport] = ()
+) -> RenderableType:
+    """A metrics page: each canonical signal, its value and series, or why it is unknown; or the devices it tells of.
+
+    ``rates``: what happened since the last look, shown first.
+    """
     warnings = [Text(f"warning: {warning}", "yellow") for warning in report.warnings]
     if devices and report.engine is None:
         return Group(_devices(devices), *warnings)
@@ -88,7 +93,7 @@ def page_screen(report: PageReport, devices: Sequence[GpuReading] = ()) -> Rende
     table.add_column("value", justify="right")
     table.add_column("unit")
     table.add_column("from", overflow="fold")
-    for signal in report.signals:
+    for signal in (*rates, *report.signals):
         if isinstance(signal.value, Unknown):
             table.add_row(signal.name, Text("unknown", "yellow"), "", Text(str(signal.value), "dim"))
         else:

@@ -92,19 +92,29 @@ def report_page(page: FetchedPage | Unknown, *, engine: Engine = Engine.AUTO, mo
     )
 
 
-def to_json(report: PageReport, *, devices: Sequence[Mapping[str, object]] = ()) -> str:
-    """The report as JSON, in a form that stays.
+def to_json(
+    report: PageReport,
+    *,
+    devices: Sequence[Mapping[str, object]] = (),
+    rates: Sequence[SignalReport] | None = None,
+) -> str:
+    """The report as JSON, in a form that stays; on one line, with "rates", where these are given.
 
     ``{"engine": "vllm" | "unknown", "signals": {NAME: {"value": N, "unit": U, "series": [...]} or {"unknown": WHY}},
     "devices": [...], "warnings": [...]}``; what is counted is printed as a whole number where it is one. docs/read.md.
     """
-    plain = {
+    plain: dict[str, object] = {
         "engine": "unknown" if report.engine is None else report.engine.value,
         "signals": {signal.name: _plain(signal) for signal in report.signals},
         "devices": list(devices),
         "warnings": list(report.warnings),
     }
-    return json.dumps(plain, indent=2, allow_nan=False)
+    if rates is None:
+        return json.dumps(plain, indent=2, allow_nan=False)
+    told = {rate.name: _plain(rate) for rate in rates}
+    for rate in told.values():
+        rate.pop("series", None)
+    return json.dumps(plain | {"rates": told}, allow_nan=False)
 
 
 def _plain(signal: SignalReport) -> dict[str, str | float | list[str]]:
