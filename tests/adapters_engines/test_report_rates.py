@@ -9,10 +9,12 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
 from adapters.engines.fetching import FetchedPage
 from adapters.engines.reading_report import PageReport, report_page, to_json
 from adapters.engines.report_rates import rates_between
+from autoscaler.cli import app
 from autoscaler.domain.reading import Unknown, UnknownReason
 from autoscaler.page_watching import watched
 from loadtests.emulator.process import EmulatorProcess
@@ -100,8 +102,6 @@ def test_the_command_looks_until_it_is_interrupted() -> None:
 
 
 def test_standard_input_is_not_watched() -> None:
-    main = "from autoscaler.cli import main; main()"
-    command = [sys.executable, "-c", main, "read", "-", "--watch", "1"]
-    refused = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    assert refused.returncode == 2
+    refused = CliRunner().invoke(app, ["read", "-", "--watch", "1"])
+    assert refused.exit_code == 2
     assert "--watch needs a page that can be read again" in refused.stderr
