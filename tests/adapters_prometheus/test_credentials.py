@@ -16,10 +16,10 @@ from aiohttp import web
 from adapters.prometheus.settings import PrometheusSettings, Secret, TlsSettings
 from autoscaler.domain.reading import EngineReading, Unknown, UnknownReason
 from tests.adapters_engines.conftest import Serve
+from tests.adapters_prometheus.asking import chat, one, reading, target
 from tests.adapters_prometheus.conftest import HandClock
 from tests.adapters_prometheus.fleets import page
 from tests.adapters_prometheus.query_api import ScrapedPages
-from tests.adapters_prometheus.test_source import chat, one, reading, target
 from tests.external_metrics.authorities import CLIENT, SERVER, authority, issue
 
 
