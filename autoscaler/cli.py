@@ -21,6 +21,7 @@ from rich.console import Console, RenderableType
 from adapters.engines.page_source import fetch_source
 from adapters.engines.reading_report import PageReport, report_page, to_json
 from adapters.local.recording import Recording
+from adapters.wallclock import WallClock
 from autoscaler.codec import to_plain
 from autoscaler.compose import collect_garbage_less_often
 from autoscaler.config import ConfigError, ConfigFile, json_schema, load
@@ -263,7 +264,7 @@ def _watch_page(source: str, *, engine: Engine, model: str | None, every_s: floa
         return report_page(fetch_source(source, stdin=sys.stdin.buffer), engine=engine, model=model)
 
     console = Console()
-    for report, rates in watched(look, every_s=every_s):
+    for report, rates in watched(look, every_s=every_s, clock=WallClock()):
         if _as_json(output):
             print(to_json(report, rates=rates), flush=True)
         else:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 
 from adapters.engines.reading_report import PageReport, SignalReport
 from adapters.engines.report_rates import rates_between
+from autoscaler.ports import Clock
 
 
 def watched(
-    look: Callable[[], PageReport],
-    *,
-    every_s: float,
-    now_s: Callable[[], float] = time.monotonic,
-    pause: Callable[[float], None] = time.sleep,
+    look: Callable[[], PageReport], *, every_s: float, clock: Clock
 ) -> Iterator[tuple[PageReport, tuple[SignalReport, ...]]]:
     """For ever, each ``every_s`` seconds: what the page says, and the rates since the last look (none at the first)."""
-    before, before_s = look(), now_s()
+    before, before_s = look(), clock.now_s()
     yield before, ()
     while True:
-        pause(max(0.0, before_s + every_s - now_s()))
-        after, after_s = look(), now_s()
+        clock.wait_until(before_s + every_s)
+        after, after_s = look(), clock.now_s()
         yield after, rates_between(before, after, span_s=max(after_s - before_s, 1e-3))
         before, before_s = after, after_s

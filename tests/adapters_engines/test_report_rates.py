@@ -31,6 +31,19 @@ NOW = (
 )
 
 
+class GivenClock:
+    """Time that passes as it is waited for."""
+
+    def __init__(self) -> None:
+        self._now_s = 1000.0
+
+    def now_s(self) -> float:
+        return self._now_s
+
+    def wait_until(self, at_s: float) -> None:
+        self._now_s = max(self._now_s, at_s)
+
+
 def report(page: str) -> PageReport:
     return report_page(FetchedPage(page.encode()))
 
@@ -65,13 +78,12 @@ def test_nothing_meanwhile_has_no_mean() -> None:
 
 
 def test_each_look_is_told_with_the_rates_since_the_last() -> None:
-    pages, clock, pauses = iter([THEN, NOW, NOW]), itertools.count(0.0, 2.0), list[float]()
-    looks = watched(lambda: report(next(pages)), every_s=5.0, now_s=lambda: next(clock), pause=pauses.append)
+    pages = iter([THEN, NOW, NOW])
+    looks = watched(lambda: report(next(pages)), every_s=4.0, clock=GivenClock())
     first, second, third = (rates for _, rates in itertools.islice(looks, 3))
     assert first == ()
-    assert {rate.name: rate.value for rate in second}["completed_per_s"] == 25.0  # 100 in the 4 s by this clock
+    assert {rate.name: rate.value for rate in second}["completed_per_s"] == 25.0  # 100 in 4 s
     assert {rate.name: rate.value for rate in third}["completed_per_s"] == 0.0
-    assert pauses == [3.0, 3.0]
 
 
 def test_rates_are_added_to_the_json_on_one_line() -> None:
