@@ -85,6 +85,7 @@ def from_digest(
         raise ValueError(f"digest {digest.name} has no arrivals between {from_s:g} s and {until_s:g} s")
     rng = np.random.default_rng(seed)
     at_s = _counted(_share_out(counts, requests), duration_s / len(counts), digest.dispersion, rng)
+    at_s = np.minimum(at_s, duration_s)  # a sum of gaps over their sum may exceed 1 in its last digit
     speed = (until_s - from_s) / duration_s
     return _with_lengths(
         at_s,

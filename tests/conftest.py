@@ -1,4 +1,4 @@
-"""What holds for all tests: a browser is optional for a developer, never for CI."""
+"""What holds for all tests: a browser is optional for a developer, never for CI; no example is timed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import os
 import shutil
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = ("tests.cluster.fixture",)
 
 _BROWSER = ("chromium", "chromedriver")
+
+# How long an example takes depends on what else the machine does; pytest's own timeout finds what hangs.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

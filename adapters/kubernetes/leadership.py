@@ -19,9 +19,9 @@ from adapters.kubernetes.election import (
     lease_of,
     step,
 )
-from adapters.kubernetes.raw_json import JsonObject
+from adapters.kubernetes.raw_json import JsonObject, optional_text
 from adapters.kubernetes.waiting import Backoff, EventWaiter, Waiter
-from autoscaler.ports import ConflictError, PortError
+from autoscaler.ports import ConflictError, InvalidAnswerError, PortError
 
 _log = logging.getLogger(__name__)
 LEASES = Collection(group="coordination.k8s.io", version="v1", plural="leases")
@@ -154,10 +154,13 @@ class Leadership:
             return None
 
     def _write(self, seen: Lease, spec: JsonObject) -> None:
+        """Raises InvalidAnswerError where what the server answers is not what was written: then it counts as lost."""
         metadata = {key: value for key, value in seen.metadata.items() if key != "managedFields"}
-        self._api.replace(
+        answer = self._api.replace(
             self._leases.item(self._name), {**_LEASE, "metadata": metadata, "spec": spec}, timeout_s=self._call_s
         )
+        if lease_of(answer).holder != (optional_text(spec, "holderIdentity") or ""):
+            raise InvalidAnswerError(f"the lease {self._name} was written, and the answer shows another holder")
 
     def _tell(self) -> None:
         leads = self.is_leader()

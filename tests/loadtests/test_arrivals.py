@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loadtests.arrivals import Arrivals, from_digest, from_profile
@@ -128,6 +128,7 @@ def test_irregular_digest_bunches_arrivals_inside_an_interval() -> None:
     dispersion=st.floats(0.1, 20),
     seed=st.integers(0, 2**32),
 )
+@example(counts=[1], requests=52, dispersion=10.0, seed=107)
 def test_promises_of_a_digest_plan(counts: list[int], requests: int, dispersion: float, seed: int) -> None:
     """Exactly as many requests as asked for, in order, inside the time, each interval within one of its share."""
     digest = digest_of(*counts, dispersion=dispersion)
