@@ -131,25 +131,31 @@ def _share_of_tick(done: Progress | Counted, span_s: float) -> float:
 
 
 def _judge(slo: Slo, observed: Sequence[Seen]) -> tuple[float, float]:
-    """Requests that reached their first token in the tick, and how many of them (and of the tokens) were in time."""
+    """Requests that got their first token in the tick (or finished, where an engine doesn't tell that), and how many of
+    them were in time. Those of which no threshold can be seen are not judged.
+    """
     judged = within = 0.0
     for each in observed:
         done = each.done
-        if isinstance(done, Unknown) or not done.first_tokens:
+        if isinstance(done, Unknown):
+            continue
+        requests = done.completed if done.first_tokens is None else done.first_tokens
+        if not requests:
             continue
         now, then = done.reading, done.earlier
-        share = 1.0
-        for threshold, after, before in (
-            (slo.ttft_s, now.ttft, then.ttft if then else None),
-            (slo.itl_s, now.itl, then.itl if then else None),
-            (slo.e2e_s, now.e2e, then.e2e if then else None),
-            (slo.queue_s, now.queue_time, then.queue_time if then else None),
-        ):
-            part = share_since(after, before, threshold) if threshold is not None else None
-            if part is not None:
-                share = min(share, part)
-        judged += done.first_tokens
-        within += done.first_tokens * share
+        shares = [
+            share
+            for threshold, after, before in (
+                (slo.ttft_s, now.ttft, then.ttft if then else None),
+                (slo.itl_s, now.itl, then.itl if then else None),
+                (slo.e2e_s, now.e2e, then.e2e if then else None),
+                (slo.queue_s, now.queue_time, then.queue_time if then else None),
+            )
+            if threshold is not None and (share := share_since(after, before, threshold)) is not None
+        ]
+        if shares:
+            judged += requests
+            within += requests * min(shares)
     return judged, within
 
 
