@@ -53,7 +53,7 @@ def configuration(engine: DemoEngine, addresses: Addresses, *, state_dir: Path) 
         "startup": f"{engine.startup_s:g}s",
         "startDeadline": f"{engine.ready_deadline_s:g}s",
         "maxNumSeqs": engine.max_num_seqs,
-        "devices": {"count": 0},
+        "devices": {"count": 1 if engine.devices else 0},
         "behavior": {
             "scaleDown": {"stabilizationWindowSeconds": round(engine.reactive.down_window_s)},
         },
@@ -62,11 +62,13 @@ def configuration(engine: DemoEngine, addresses: Addresses, *, state_dir: Path) 
         service["kvTokens"] = engine.kv_tokens
     if engine.step_time is not None:
         service["stepTime"] = dict(zip(("c", "d", "e", "a"), engine.step_time, strict=True))
-    document = {
+    document: dict[str, object] = {
         "services": [service],
         "intervalSeconds": engine.interval_s,
         "gateway": {"port": addresses.gateway_port},
         "api": {"port": addresses.api_port},
         "stateDir": str(state_dir),
     }
+    if engine.devices:
+        document["inventory"] = {"devices": [{"id": device} for device in engine.devices]}
     return yaml.safe_dump(document, sort_keys=False)

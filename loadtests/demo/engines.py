@@ -21,6 +21,7 @@ class DemoEngine:
     busiest ``busiest_s`` seconds bring ``peak_to_capacity`` times what one replica serves.
     ``model``: the emulated engine's own model, from which its capacity is computed. Without one it is measured by a
     burst of requests as long as ``probe_lengths`` (prompt, output), of which ``usable`` is taken as in SLO.
+    ``devices``: declared ones of which each replica takes one; empty: replicas take none.
     ``reactive``: the policy that the run is compared with, its times squeezed as the trace is.
     """
 
@@ -47,6 +48,7 @@ class DemoEngine:
     model: EngineModel | None = None
     probe_lengths: tuple[str, str] = ("64~0.5", "64~0.5")
     usable: float = 1.0
+    devices: Sequence[str] = ()
     reactive: ReactivePolicy
 
 
@@ -104,15 +106,14 @@ def emulated() -> DemoEngine:
 def vllm(*, python: str, model_dir: str) -> DemoEngine:
     """Real vLLM on a CPU: ``python`` of the environment that has it, and a folder with a tiny model.
 
-    A replica needs one to two minutes to load, so the trace takes ten. Two replicas share the machine's cores, so that
-    a second one brings more room for requests but less than twice the tokens: what one replica serves is measured
-    first, and the load's peak stays below what it serves when saturated.
+    Each replica has one core of its own, as it would have a GPU, so that two serve twice as much as one; what one
+    serves is measured first. A replica needs one to two minutes to load, so the trace takes ten.
     """
     return DemoEngine(
         name="vllm",
         served_model="tiny",
         command=(
-            python,
+            *("taskset", "-c", "{devices}", python),
             *("-m", "vllm.entrypoints.openai.api_server", "--model", model_dir, "--served-model-name", "{model}"),
             *("--dtype", "bfloat16", "--max-model-len", "1024", "--max-num-seqs", "4", "--enforce-eager"),
             *("--host", "{host}", "--port", "{port}"),
@@ -123,7 +124,9 @@ def vllm(*, python: str, model_dir: str) -> DemoEngine:
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
             "VLLM_NO_USAGE_STATS": "1",
             "DO_NOT_TRACK": "1",
+            "OMP_NUM_THREADS": "1",
         },
+        devices=("0", "1"),
         max_num_seqs=4,
         max_model_len=1024,
         kv_tokens=None,

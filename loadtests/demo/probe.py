@@ -30,6 +30,7 @@ def saturated_rps(engine: DemoEngine, *, directory: Path) -> float:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     values = {"{host}": "127.0.0.1", "{port}": str(port), "{model}": engine.served_model}
+    values["{devices}"] = next(iter(engine.devices), "")
     url, records = f"http://127.0.0.1:{port}", directory / "probe.jsonl"
     with Stack(directory) as stack:
         stack.start("probe-engine", [_filled(word, values) for word in engine.command], env=engine.env)
