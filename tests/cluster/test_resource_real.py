@@ -73,6 +73,8 @@ def test_defaults_are_filled_in(cluster: Cluster, namespace: str) -> None:
         "mode": "Advise",
         "engine": "auto",
         "metrics": {"path": "/metrics", "scheme": "http"},
+        "models": [],
+        "requests": {"maxWait": "15m", "maxWaiting": 1000, "scheme": "http"},
         "unschedulableDeadline": "5m",
         "startup": "2m",
         "startDeadline": "10m",

@@ -81,10 +81,21 @@ class Acting:
         return found[0]
 
     def scale(self, replicas: int) -> None:
+        """Ask for a count, again where the cluster's own controllers wrote in between, as the next tick would."""
         actuator = KubernetesActuator(
             self.api, surroundings=self, histories=self.histories, now_s=time, notify=self.notices.append
         )
-        actuator.scale(SERVICE, [VariantTarget(variant="full", replicas=replicas)])
+
+        def written() -> bool:
+            try:
+                actuator.scale(SERVICE, [VariantTarget(variant="full", replicas=replicas)])
+            except ConflictError as error:
+                if "409" not in str(error):
+                    raise
+                return False
+            return True
+
+        wait_for(written, f"{replicas} replicas are written")
 
     def owned(self, view: TargetView) -> Ownership:
         return ownership(

@@ -20,7 +20,10 @@ def main() -> None:
 
     def reap(*_: object) -> None:
         while running:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:  # a signal came between the outer call's wait for the last one and its note of it
+                return
             if pid == 0:
                 return
             os.write(1, f"ended {running.pop(pid)} {os.waitstatus_to_exitcode(status)}\n".encode())
