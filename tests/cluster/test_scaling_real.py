@@ -80,15 +80,19 @@ class Acting:
         wait_for(seen, f"{self.ref} is seen as wanted")
         return found[0]
 
-    def scale(self, replicas: int) -> None:
-        """Ask for a count, again where the cluster's own controllers wrote in between, as the next tick would."""
+    def ask_once(self, replicas: int) -> None:
+        """Ask for a count."""
         actuator = KubernetesActuator(
             self.api, surroundings=self, histories=self.histories, now_s=time, notify=self.notices.append
         )
+        actuator.scale(SERVICE, [VariantTarget(variant="full", replicas=replicas)])
+
+    def scale(self, replicas: int) -> None:
+        """Ask for a count, again where the cluster's own controllers wrote in between, as the next tick would."""
 
         def written() -> bool:
             try:
-                actuator.scale(SERVICE, [VariantTarget(variant="full", replicas=replicas)])
+                self.ask_once(replicas)
             except ConflictError as error:
                 if "409" not in str(error):
                     raise
@@ -264,7 +268,7 @@ def test_a_stale_version_is_refused_by_the_server(
     acting = act(ref, Interrupted.of_kubeconfig(cluster.kubeconfig))
     acting.see()
     with pytest.raises(ConflictError, match="409"):
-        acting.scale(3)
+        acting.ask_once(3)
     assert acting.see().replicas == 2
 
 
