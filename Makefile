@@ -10,6 +10,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Many tests wait for real processes, so a few more workers than cores.
 WORKERS ?= 3
+# Each of these has a control plane of its own.
+CLUSTER_WORKERS ?= 2
 INSTALLED := $(VENV)/installed
 CANDIDATES := $(PYTHON) python3.13 python3.12 python3.11 python3 python
 
@@ -66,7 +68,7 @@ test: setup ## run every test that Python alone can carry (PYTEST_ARGS: more arg
 .PHONY: test-cluster
 test-cluster: setup ## build a real control plane (from source, once, 15 minutes; needs Go) and run the tests on it
 	$(BIN)/python -m tests.cluster.build
-	$(BIN)/python -m pytest -m cluster --timeout 600 -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m cluster --timeout 600 -n $(CLUSTER_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 .PHONY: test-engines
 test-engines: setup ## fetch real engines (6 GB, once) and run the tests on them
