@@ -47,7 +47,8 @@ def autoscaler(name: str = "chat", **spec: Any) -> Json:
 
 def deploy(cluster: Cluster, namespace: str, *, replicas: int = 1) -> None:
     """The engines."""
-    template = pod_template("chat", behaviour={"engine": ENGINE}, resources={GPU: "1"})
+    # As with a preStop sleep: whoever has not heard yet that a pod ends may still send it a request.
+    template = pod_template("chat", behaviour={"engine": ENGINE, "stop-s": "3"}, resources={GPU: "1"})
     cluster.apply([deployment("chat", replicas=replicas, template=template)], namespace=namespace)
     await_ready_pods(cluster, namespace, replicas, app="chat")
 
