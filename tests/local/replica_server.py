@@ -54,8 +54,8 @@ def main() -> None:
         subprocess.Popen(sleeper, start_new_session=True)
     time.sleep(options.silent_s)
     Handler.loaded_at = time.monotonic() + options.load_s
-    print("listening on", options.port, flush=True)
     server = ThreadingHTTPServer(("127.0.0.1", options.port), Handler)
+    print("listening on", options.port, flush=True)
     server.daemon_threads = False  # an answer that was begun is finished before the process ends
     server.serve_forever()
     server.server_close()
