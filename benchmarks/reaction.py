@@ -14,6 +14,9 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -47,6 +50,25 @@ def configuration(names: list[str], addresses: Addresses, state_dir: Path) -> st
         "services": [{"name": name, "model": name, **service} for name in names],
     }
     return yaml.safe_dump(document)
+
+
+@contextmanager
+def controller(configured: Callable[[Addresses, Path], str], ready: Callable[[Addresses], bool]) -> Iterator[Addresses]:
+    """A controller with that configuration (made of its addresses and its state directory), once it is ready.
+
+    Exits the program with the end of its log where it does not get ready.
+    """
+    addresses = free_addresses()
+    with tempfile.TemporaryDirectory() as folder, Stack(Path(folder)) as stack:
+        config = Path(folder) / "config.yaml"
+        config.write_text(configured(addresses, Path(folder) / "state"))
+        stack.start("controller", controller_command(config))
+        deadline_s = time.monotonic() + GIVE_UP_S
+        while not ready(addresses):
+            if time.monotonic() > deadline_s:
+                raise SystemExit(f"the controller did not get ready:\n{stack.log_tail('controller')}")
+            time.sleep(0.2)
+        yield addresses
 
 
 def latest(addresses: Addresses, name: str) -> tuple[int, int] | None:
@@ -104,16 +126,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=5)
     names = [f"service-{number}" for number in range(parser.parse_args().steps)]
-    addresses = free_addresses()
-    with tempfile.TemporaryDirectory() as folder, Stack(Path(folder)) as stack:
-        config = Path(folder) / "config.yaml"
-        config.write_text(configuration(names, addresses, Path(folder) / "state"))
-        stack.start("controller", controller_command(config))
-        deadline_s = time.monotonic() + GIVE_UP_S
-        while any((latest(addresses, name) or (0, 0))[1] < 1 for name in names):
-            if time.monotonic() > deadline_s:
-                raise SystemExit(f"the replicas did not get ready:\n{stack.log_tail('controller')}")
-            time.sleep(0.2)
+
+    def ready(addresses: Addresses) -> bool:
+        return all((latest(addresses, name) or (0, 0))[1] >= 1 for name in names)
+
+    with controller(partial(configuration, names), ready) as addresses:
         for name in names:  # a service that was used before: the lengths of its requests are known
             for _ in range(8):
                 ask(addresses, name)

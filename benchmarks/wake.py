@@ -10,16 +10,15 @@ import argparse
 import http.client
 import json
 import statistics
-import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import yaml
 
-from benchmarks.reaction import GIVE_UP_S, latest
-from loadtests.demo.configuration import Addresses, free_addresses
+from benchmarks.reaction import GIVE_UP_S, controller, latest
+from loadtests.demo.configuration import Addresses
 from loadtests.demo.engines import emulated
-from loadtests.demo.stack import Stack, controller_command
 from loadtests.emulator.process import EmulatorProcess
 
 STARTUP_S = 3.0
@@ -76,16 +75,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=5)
     names = [f"service-{number}" for number in range(parser.parse_args().times)]
-    addresses = free_addresses()
-    with tempfile.TemporaryDirectory() as folder, Stack(Path(folder)) as stack:
-        config = Path(folder) / "config.yaml"
-        config.write_text(configuration(names, addresses, Path(folder) / "state"))
-        stack.start("controller", controller_command(config))
-        deadline_s = time.monotonic() + GIVE_UP_S
-        while any(latest(addresses, name) is None for name in names):
-            if time.monotonic() > deadline_s:
-                raise SystemExit(f"no decisions:\n{stack.log_tail('controller')}")
-            time.sleep(0.2)
+
+    def decided(addresses: Addresses) -> bool:
+        return all(latest(addresses, name) is not None for name in names)
+
+    with controller(partial(configuration, names), decided) as addresses:
         over = []
         for name in names:
             alone_s, took_s = start_alone(), wake(addresses, name)
