@@ -97,6 +97,11 @@ class WatchedResources:
             merged.update(watch.items())
         return merged
 
+    def view(self, key: ObjectKey) -> ResourceView | None:
+        """One of them. Raises UnavailableError before all are known."""
+        found = (watch.items().get(key) for watch in self._watches)
+        return next((view for view in found if view is not None), None)
+
     def usable(self) -> list[AutoscalerResource]:
         """Those that can be decided on, as far as their spec goes. Raises UnavailableError."""
         return [view.wanted for view in self.views().values() if isinstance(view.wanted, AutoscalerResource)]
@@ -104,11 +109,8 @@ class WatchedResources:
     def of(self, namespace: str, name: str) -> Publication | None:
         """What is told of one of them."""
         self._known()
-        for watch in self._watches:
-            view = watch.items().get(ObjectKey(namespace, name))
-            if view is not None:
-                return view.publication
-        return None
+        view = self.view(ObjectKey(namespace, name))
+        return None if view is None else view.publication
 
     def within(self, namespace: str) -> Sequence[Publication]:
         """What is told of those of a namespace, sorted by name."""

@@ -78,7 +78,7 @@ class StatusStore:
         """Make it the status of its resource, if that says anything new. Raises RefusedError where there is none."""
         namespace, _, name = decision.service.partition("/")
         key = ObjectKey(namespace, name)
-        view = self._resources.views().get(key)
+        view = self._resources.view(key)
         if view is None or not isinstance(view.wanted, AutoscalerResource):
             raise RefusedError(f"there is no usable InferenceAutoscaler {decision.service} any more")
         resource = view.wanted
@@ -166,5 +166,5 @@ class StatusStore:
         return True
 
     def _seen(self, key: ObjectKey) -> JsonObject:
-        view = self._resources.views().get(key)
+        view = self._resources.view(key)
         return view.status if view is not None else {}
