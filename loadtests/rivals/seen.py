@@ -1,7 +1,7 @@
 """What a rival is told when it decides, and what it answers: the number of replicas it wants.
 
-A run builds a ``Contender``'s ``Rival`` afresh, asks it every ``interval_s`` and gives it a ``Seen`` whose values are as
-old as the contender's way of collecting them makes them (``lag_s``).
+A run makes a ``Contender``'s ``Rival`` afresh, asks it every ``interval_s`` and gives it a ``Seen`` whose values are
+as old as the contender's way of collecting them makes them (``lag_s``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from numpy.typing import NDArray
 from autoscaler.domain.reading import Measured, Unknown, UnknownReason
 
 Floats = NDArray[np.float64]
+
+_NO_KV = Unknown(UnknownReason.NOT_EXPORTED, "the fluid model has no KV cache")
+_NO_PROMISE = Unknown(UnknownReason.NOT_EXPORTED, "no promise about tokens")
+_NO_PEAK = Unknown(UnknownReason.UNDECIDED, "the peak is not told")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +54,12 @@ class Facts:
     service_s: float = 5.0
     prompt_tokens: float = 1024.0
     output_tokens: float = 256.0
-    kv_capacity_tokens: Measured = Unknown(UnknownReason.NOT_EXPORTED, "the fluid model has no KV cache")
+    kv_capacity_tokens: Measured = _NO_KV
     max_num_seqs: int = 256
     max_batched_tokens: int = 2048
     ttft_slo_s: float = 2.0
-    itl_slo_s: Measured = Unknown(UnknownReason.NOT_EXPORTED, "no promise about tokens")
-    peak_rps: Measured = Unknown(UnknownReason.UNDECIDED, "the peak is not told")
+    itl_slo_s: Measured = _NO_PROMISE
+    peak_rps: Measured = _NO_PEAK
 
     def __post_init__(self) -> None:
         for name in ("capacity_rps", "service_s"):
@@ -84,8 +88,8 @@ class PerReplica:
 class Seen(Protocol):
     """What can be seen at ``now_s``. Numbers over a window are of the window that ended ``lag_s`` ago.
 
-    ``ready``: replicas that serve. ``starting``: ordered and not ready. ``desired``: the last target set. These three are
-    the cluster's and have no lag. Totals are over all replicas and the requests held before them.
+    ``ready``: replicas that serve. ``starting``: ordered and not ready. ``desired``: the last target set. These three
+    are the cluster's and have no lag. Totals are over all replicas and the requests held before them.
     """
 
     @property
