@@ -43,8 +43,8 @@ class BucketCounts:
     """
 
     bounds: tuple[float, ...]
-    counts: NDArray[np.int64]
-    count: int
+    counts: NDArray[np.int64] | NDArray[np.float64]
+    count: float
     total: float
 
     def histogram(self) -> Histogram:
@@ -56,6 +56,7 @@ class BucketCounts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaPage:
     """What one replica's engine counts at the last ``advance``; counters are cumulative since the replica was added.
+    Counts are whole but where a model shares requests out in parts.
 
     None: this model of a replica doesn't know it. ``waiting``, ``running``: requests now. ``arrived``: requests routed
     here; ``first_tokens``: of them, those past their first token. ``prompt_tokens``: of prompts whose first prefill is
@@ -64,25 +65,25 @@ class ReplicaPage:
     ``exec_items``: their items; ``exec_sum_s``: over finished requests, the time of the execution each was part of.
     """
 
-    waiting: int
-    running: int
-    arrived: int
-    completed: int
-    kv_used_tokens: int | None = None
-    kv_capacity_tokens: int | None = None
-    first_tokens: int | None = None
-    prompt_tokens: int | None = None
-    generation_tokens: int | None = None
-    preemptions: int | None = None
-    steps: int | None = None
+    waiting: float
+    running: float
+    arrived: float
+    completed: float
+    kv_used_tokens: float | None = None
+    kv_capacity_tokens: float | None = None
+    first_tokens: float | None = None
+    prompt_tokens: float | None = None
+    generation_tokens: float | None = None
+    preemptions: float | None = None
+    steps: float | None = None
     ttft: BucketCounts | None = None
     itl: BucketCounts | None = None
     e2e: BucketCounts | None = None
     queue_time: BucketCounts | None = None
     prompt_length: BucketCounts | None = None
     output_length: BucketCounts | None = None
-    exec_count: int | None = None
-    exec_items: int | None = None
+    exec_count: float | None = None
+    exec_items: float | None = None
     exec_sum_s: float | None = None
 
 
@@ -97,14 +98,14 @@ class GatewayPage:
     request's tokens.
     """
 
-    arrivals: int
-    finished: int
-    failed: int
-    refused: int
-    waiting: int
-    in_flight: int
-    judged: int
-    within_slo: int
+    arrivals: float
+    finished: float
+    failed: float
+    refused: float
+    waiting: float
+    in_flight: float
+    judged: float
+    within_slo: float
     ttft: BucketCounts | None
     itl: BucketCounts | None
     e2e: BucketCounts
