@@ -43,6 +43,8 @@ DYNAMO = EngineTable(
         gauge("in_flight", "inflight_requests", first_use=("completed", "waiting")),
         gauge("waiting", "queued_requests", first_use=("completed", "in_flight")),
         counter("completed", "requests_total", first_use=()),
+        # A canary that looks every 10 ms how late the event loop is, load or none.
+        counter("heartbeat", "event_loop_delay_seconds_count", lacking="newer versions have it"),
         counter("generation_tokens", "output_tokens_total"),
         counter("prompt_tokens", "input_sequence_tokens_sum"),
         histogram("ttft", "time_to_first_token_seconds"),

@@ -7,7 +7,7 @@ there, so the lengths of finished requests are summed instead; first tokens and 
 
 from __future__ import annotations
 
-from adapters.engines.signals import MAX_FRACTION, Across, EngineTable, counter, gauge, histogram
+from adapters.engines.signals import MAX_FRACTION, Across, Alias, EngineTable, counter, cpu_time, gauge, histogram
 from adapters.engines.vllm import arrivals_stock
 from autoscaler.domain.service import Engine
 
@@ -20,6 +20,8 @@ LMDEPLOY = EngineTable(
         gauge("running", "num_requests_running"),
         gauge("waiting", "num_requests_waiting"),
         gauge("kv_fraction", "gpu_cache_usage_perc", across=Across.MAX, upper=MAX_FRACTION),
+        gauge("started_s", Alias(name="process_start_time_seconds", prefixed=False), across=Across.MAX),
+        cpu_time(),
         counter("completed", "e2e_request_latency_seconds_count"),
         counter("prompt_tokens", "prompt_tokens_total"),
         counter("generation_tokens", "request_generation_tokens_sum"),

@@ -6,7 +6,7 @@ is declared to be NIM's; the values are the same.
 
 from __future__ import annotations
 
-from adapters.engines.signals import MAX_FRACTION, Across, Alias, EngineTable, counter, gauge, histogram
+from adapters.engines.signals import MAX_FRACTION, Across, Alias, EngineTable, counter, cpu_time, gauge, histogram
 from adapters.engines.vllm import arrivals_stock
 from autoscaler.domain.service import Engine
 
@@ -26,6 +26,7 @@ NIM = EngineTable(
         counter("prompt_tokens", "prompt_tokens_total"),
         counter("generation_tokens", "generation_tokens_total"),
         gauge("started_s", Alias(name="process_start_time_seconds", prefixed=False), across=Across.MAX),
+        cpu_time(),
         histogram("ttft", "time_to_first_token_seconds"),
         histogram("itl", "time_per_output_token_seconds", "inter_token_latency_seconds"),
         histogram("e2e", "e2e_request_latency_seconds"),

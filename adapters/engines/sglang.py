@@ -14,7 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from adapters.engines.signals import MAX_FRACTION, Across, Alias, Derived, EngineTable, counter, gauge, histogram
+from adapters.engines.signals import (
+    MAX_FRACTION,
+    Across,
+    Alias,
+    Derived,
+    EngineTable,
+    counter,
+    cpu_time,
+    gauge,
+    histogram,
+)
 from adapters.engines.vllm import arrivals_stock as first_tokens_and_queue
 from autoscaler.domain.reading import MaybeHistogram, Measured, Unknown, UnknownReason
 from autoscaler.domain.service import Engine
@@ -67,6 +77,7 @@ SGLANG = EngineTable(
             "generation_tokens_total",
         ),
         gauge("started_s", Alias(name="process_start_time_seconds", prefixed=False), across=Across.MAX),
+        cpu_time(),
         histogram("ttft", "time_to_first_token_seconds"),
         histogram(
             "itl",

@@ -126,6 +126,12 @@ def histogram(name: str, *aliases: str | Alias, per_s: float = 1.0, lacking: str
     return Signal(name=name, kind=Kind.HISTOGRAM, aliases=_aliases(aliases), per_s=per_s, lacking=lacking)
 
 
+def cpu_time() -> Signal:
+    """The heartbeat of servers in Python that show their own process: its CPU time, which each page costs some of."""
+    lacking = "a page gathered from several processes has none"
+    return counter("heartbeat", Alias(name="process_cpu_seconds_total", prefixed=False), lacking=lacking)
+
+
 def _aliases(names: tuple[str | Alias, ...]) -> tuple[Alias, ...]:
     return tuple([name if isinstance(name, Alias) else Alias(name=name) for name in names])
 

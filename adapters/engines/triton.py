@@ -21,7 +21,13 @@ from autoscaler.domain.service import Engine
 
 MICROSECONDS = 1e6
 _IN_BALANCE = ("completed", "failed", "pending")
+_OF_THE_MACHINE = ("cpu_share", "memory_bytes")
 _EXECUTION = ("input_us", "infer_us", "output_us")
+_SWITCHED_OFF = "--allow-cpu-metrics=false?"
+MACHINE = (
+    gauge("cpu_share", Alias(name="nv_cpu_utilization", prefixed=False), any_model=True, lacking=_SWITCHED_OFF),
+    gauge("memory_bytes", Alias(name="nv_cpu_memory_used_bytes", prefixed=False), any_model=True),
+)
 
 
 def arrivals_stock(scalars: Mapping[str, Measured], _: Mapping[str, MaybeHistogram]) -> Measured:
@@ -54,6 +60,16 @@ def exec_sum_s(scalars: Mapping[str, Measured]) -> Measured:
     return total_us if isinstance(total_us, Unknown) else total_us / MICROSECONDS
 
 
+def heartbeat(scalars: Mapping[str, Measured]) -> Measured:
+    """A number that moves each 2 s (``--metrics-interval-ms``) with the machine's CPU and memory use, load or none.
+
+    Triton counts nothing else without a request: the GPU's energy stands still too where DCGM has failed for a while.
+    """
+    return balance(scalars, _OF_THE_MACHINE)
+
+
+HEARTBEAT = Derived(name="heartbeat", of=_OF_THE_MACHINE, formula="CPU share + memory in use", value=heartbeat)
+
 TRITON = EngineTable(
     engine=Engine.TRITON,
     title="Triton Inference Server",
@@ -75,6 +91,7 @@ TRITON = EngineTable(
         counter("input_us", "inference_compute_input_duration_us"),
         counter("infer_us", "inference_compute_infer_duration_us"),
         counter("output_us", "inference_compute_output_duration_us"),
+        *MACHINE,
         histogram(
             "ttft",
             "inference_first_response_histogram_ms",
@@ -90,6 +107,7 @@ TRITON = EngineTable(
     arrivals_of=_IN_BALANCE,
     derived=(
         Derived(name="waiting", of=("pending",), formula="pending", value=lambda scalars: scalars["pending"]),
+        HEARTBEAT,
         Derived(name="exec_sum_s", of=_EXECUTION, formula="input + inference + output times", value=exec_sum_s),
     ),
     sums=(

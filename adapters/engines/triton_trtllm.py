@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from adapters.engines.balance import balance
 from adapters.engines.signals import MAX_FRACTION, Across, Alias, CountAndSum, EngineTable, counter, gauge
-from adapters.engines.triton import MICROSECONDS
+from adapters.engines.triton import HEARTBEAT, MACHINE, MICROSECONDS
 from autoscaler.domain.reading import MaybeHistogram, Measured, Unknown, UnknownReason
 from autoscaler.domain.service import Engine
 
@@ -81,6 +81,7 @@ TRITON_TRTLLM = EngineTable(
             Alias(name="general_metrics", only=(("general_type", ("iteration_counter",)),)),
             any_model=True,
         ),
+        *MACHINE,
     ),
     label_signals=(),
     model_labels=("model",),
@@ -88,6 +89,7 @@ TRITON_TRTLLM = EngineTable(
     arrivals=arrivals_stock,
     arrivals_formula="completed + failed + waiting + max(scheduled, active)",
     arrivals_of=("completed", "failed", "waiting", "running", "active"),
+    derived=(HEARTBEAT,),
     sums=(CountAndSum(name="e2e", count="completed", total="request_us", per_s=MICROSECONDS),),
     several_models="completed is what the last of them let go",
     hosts=True,

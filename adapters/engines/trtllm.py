@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from adapters.engines.balance import balance
-from adapters.engines.signals import MAX_FRACTION, Across, Alias, EngineTable, counter, gauge, histogram
+from adapters.engines.signals import MAX_FRACTION, Across, Alias, EngineTable, counter, cpu_time, gauge, histogram
 from autoscaler.domain.reading import MaybeHistogram, Measured
 from autoscaler.domain.service import Engine
 
@@ -41,6 +41,7 @@ TRTLLM = EngineTable(
         counter("prompt_tokens", "prompt_tokens_total"),
         counter("generation_tokens", "generation_tokens_total"),
         gauge("started_s", Alias(name="process_start_time_seconds", prefixed=False), across=Across.MAX),
+        cpu_time(),
         histogram("ttft", "time_to_first_token_seconds"),
         histogram("itl", "inter_token_latency_seconds", "time_per_output_token_seconds"),
         histogram("e2e", "e2e_request_latency_seconds"),

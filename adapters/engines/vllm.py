@@ -10,7 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from adapters.engines.signals import MAX_FRACTION, Across, Alias, EngineTable, LabelSignal, counter, gauge, histogram
+from adapters.engines.signals import (
+    MAX_FRACTION,
+    Across,
+    Alias,
+    EngineTable,
+    LabelSignal,
+    counter,
+    cpu_time,
+    gauge,
+    histogram,
+)
 from autoscaler.domain.reading import MaybeHistogram, Measured, Unknown, UnknownReason, is_known
 from autoscaler.domain.service import Engine
 
@@ -86,6 +96,7 @@ VLLM = EngineTable(
         counter("prompt_tokens", "prompt_tokens_total", "prompt_tokens"),
         counter("generation_tokens", "generation_tokens_total", "generation_tokens"),
         gauge("started_s", Alias(name="process_start_time_seconds", prefixed=False), across=Across.MAX),
+        cpu_time(),
         gauge(
             "awake", Alias(name="engine_sleep_state", only=(("sleep_state", ("awake",)),)), across=Across.MAX, upper=1.0
         ),
