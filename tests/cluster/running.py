@@ -9,7 +9,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,12 @@ ROOT = Path(__file__).parents[2]
 # Kinds of other projects that an HPA scales.
 _TARGETS = Path(__file__).parent / "crds"
 CPU_NODE = "cpu-0"
+# Kinds that a controller, an operator or the doctor looks for in every namespace.
+_LOOKED_FOR = (
+    ("gpu-autoscaler.io/v1alpha1", "inferenceautoscalers"),
+    ("keda.sh/v1alpha1", "scaledobjects"),
+    ("autoscaling/v2", "horizontalpodautoscalers"),
+)
 
 
 class Cluster:
@@ -100,7 +106,7 @@ class Cluster:
 
     @contextmanager
     def namespace(self, name: str | None = None) -> Iterator[str]:
-        """A namespace for the length of a block; its deletion is begun at the end and not waited for."""
+        """A namespace for the length of a block. What others might look at is gone at its end; the rest goes later."""
         chosen = name if name is not None else f"test-{uuid.uuid4().hex[:8]}"
         self.api.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": chosen}})
         account = f"/api/v1/namespaces/{chosen}/serviceaccounts/default"
@@ -108,7 +114,20 @@ class Cluster:
             wait_for(lambda: self.api.find(account), f"{chosen} has its default service account")
             yield chosen
         finally:
+            self._clear(chosen)
             self.api.delete(f"/api/v1/namespaces/{chosen}")
+
+    def _clear(self, namespace: str) -> None:
+        """A namespace goes only after its pods' grace, and never where a finalizer's operator is away."""
+        for version, plural in _LOOKED_FOR:
+            collection = f"/apis/{version}/namespaces/{namespace}/{plural}"
+            if self.api.find(collection) is None:  # no such kind was defined
+                continue
+            for each in self.api.items(collection):
+                path = f"{collection}/{each['metadata']['name']}"
+                self.api.delete(path)
+                with suppress(ApiError):  # gone at once, without a finalizer
+                    self.api.patch(path, {"metadata": {"finalizers": None}})
 
     def apply(self, manifests: str | Iterable[Mapping[str, Any]], *, namespace: str = "default") -> list[Json]:
         """Server-side apply of YAML text or of objects; ``namespace`` is for those that live in one and name none."""

@@ -119,7 +119,9 @@ def test_everything_is_taken_by_a_strict_server(release: Release) -> None:
     release.install()
     # Kinds of other projects are not defined here.
     values = {**SCALES, **HPA, "externalScaler": {"enabled": True}, "networkPolicy": {"enabled": True}}
-    for more in ({}, {"state": {"kind": "volume"}}, {"namespaces": [release.namespace]}):
+    gateway = {"gateway": {"enabled": True}}
+    in_one = {"namespaces": [release.namespace]}
+    for more in ({}, {"state": {"kind": "volume"}}, in_one, gateway, {**gateway, **in_one}):
         manifests = release.folder / "manifests.yaml"
         values_file = release.folder / "all.yaml"
         values_file.write_text(yaml.safe_dump({**values, **more}))
@@ -140,8 +142,8 @@ def test_pods_are_let_into_a_restricted_namespace(release: Release) -> None:
         "pod-security.kubernetes.io/enforce-version": "latest",
     }
     release.cluster.api.patch(f"/api/v1/namespaces/{release.namespace}", {"metadata": {"labels": labels}})
-    release.install({**HPA, "replicaCount": 2})
-    await_pods(release.cluster, release.namespace, lambda found: len(found) == 2, "both replicas are made")
+    release.install({**HPA, "replicaCount": 2, "gateway": {"enabled": True}})
+    await_pods(release.cluster, release.namespace, lambda found: len(found) == 4, "all replicas are made")
 
 
 def test_files_are_for_the_processes_group_alone(release: Release) -> None:
@@ -221,12 +223,14 @@ def test_another_owner_of_external_metrics_is_named_and_left(release: Release) -
 
 def test_nothing_is_left(release: Release) -> None:
     api, named = release.cluster.api, f"{release.namespace}:{release.name}"
-    release.install({**HPA, **SCALES})
+    release.install({**HPA, **SCALES, "gateway": {"enabled": True}})
     roles = "/apis/rbac.authorization.k8s.io/v1"
     places = [
         f"{API_SERVICES}/{API_SERVICE}",
         f"{roles}/clusterroles/{named}",
         f"{roles}/clusterrolebindings/{named}",
+        f"{roles}/clusterroles/{named}-gateway",
+        f"{roles}/clusterrolebindings/{named}-gateway",
         f"{roles}/clusterrolebindings/{named}:auth-delegator",
         f"{roles}/namespaces/kube-system/rolebindings/{named}",
     ]

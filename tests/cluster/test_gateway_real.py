@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from autoscaler.domain.resource import GATEWAY_LABELS, TargetRef, VariantSource
 from autoscaler.manifests import KedaOptions, ScaledService, keda_manifests
+from tests.cluster.chart import Release
 from tests.cluster.chat import GPU, autoscaler, deploy, member, replicas, resource, write_replicas
 from tests.cluster.controllers import running
 from tests.cluster.gateways import GatewayProcess, gateway
 from tests.cluster.processes import free_port, wait_for
 from tests.cluster.running import Cluster
-from tests.cluster.workloads import await_ready_pods, condition
+from tests.cluster.workloads import await_pods, await_ready_pods, condition
 
 pytestmark = pytest.mark.cluster
 
@@ -76,6 +76,8 @@ def wake_and_sleep(cluster: Cluster, namespace: str, one: GatewayProcess) -> Non
     assert [status for status, _ in answers] == [200] * 5
     assert replicas(cluster, namespace) >= 1
     wait_for(lambda: replicas(cluster, namespace) == 0, "back to zero", within_s=120)
+    # A replica that ends still answers for a moment.
+    await_ready_pods(cluster, namespace, 0, app="chat")
 
 
 def test_the_first_request_starts_the_service_and_is_answered(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
@@ -114,53 +116,32 @@ def test_through_keda_the_first_request_is_pushed(cluster: Cluster, namespace: s
     cluster.stop_keda()
 
 
-def documented() -> dict[str, dict[str, Any]]:
-    """The objects that the documentation shows, by kind."""
-    page = (Path(__file__).parents[2] / "docs/gateway.md").read_text()
-    blocks = [block.partition("```")[0] for block in page.split("```yaml\n")[1:]]
-    return {each["kind"]: each for block in blocks for each in yaml.safe_load_all(block)}
+@pytest.fixture
+def release(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Release]:
+    """The chart with a gateway, for this namespace alone and in it."""
+    made = Release(cluster, namespace, tmp_path)
+    made.install({"gateway": {"enabled": True}, "namespaces": [namespace], "replicaCount": 0})
+    yield made
+    made.uninstall()
 
 
-def with_least_rights(cluster: Cluster, namespace: str) -> Path:
-    """A kubeconfig of an account with the documented rights, in this namespace alone."""
-    role, account = "gateway", "gateway"
-    rights = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": role}}
-    binding = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": role},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
-    }
-    cluster.apply(
-        [
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}},
-            {**rights, "rules": documented()["ClusterRole"]["rules"]},
-            binding,
-        ],
-        namespace=namespace,
-    )
-    return cluster.kubeconfig_for_service_account(namespace, account)
+def test_the_charts_pods_are_those_that_a_resource_means(cluster: Cluster, release: Release) -> None:
+    await_pods(cluster, release.namespace, lambda found: len(found) == 2, "both replicas are made")
+    for pod in cluster.pods(release.namespace):
+        assert dict(GATEWAY_LABELS).items() <= pod["metadata"]["labels"].items()
+    for name, expected in ((f"{release.name}-gateway", 2), (f"{release.name}-api", 0)):
+        selector = release.get(f"api/v1/services/{name}")["spec"]["selector"]
+        chosen = ",".join(f"{key}={value}" for key, value in selector.items())
+        assert len(cluster.pods(release.namespace, chosen)) == expected
 
 
-def test_the_documented_objects_are_taken(cluster: Cluster, namespace: str) -> None:
-    found = documented()
-    for each in found.values():
-        if "namespace" in each["metadata"]:
-            each["metadata"]["namespace"] = namespace
-    try:
-        cluster.apply(found.values())
-        pods = cluster.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/gpu-autoscaler-gateway")
-    finally:
-        for kind in ("clusterroles", "clusterrolebindings"):
-            cluster.api.delete(f"/apis/rbac.authorization.k8s.io/v1/{kind}/gpu-autoscaler-gateway")
-    assert dict(GATEWAY_LABELS) == pods["spec"]["template"]["metadata"]["labels"]
-
-
-def test_routes_follow_the_pods_and_no_request_is_lost(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+def test_routes_follow_the_pods_and_no_request_is_lost(
+    cluster: Cluster, namespace: str, release: Release, tmp_path: Path
+) -> None:
+    """With no rights but those of the chart's account."""
     deploy(cluster, namespace, replicas=2)
     cluster.apply([at_zero(namespace)], namespace=namespace)
-    account = with_least_rights(cluster, namespace)
+    account = cluster.kubeconfig_for_service_account(namespace, f"{release.name}-gateway")
     statuses: list[int] = []
     with gateway(cluster, tmp_path / "g", namespace, kubeconfig=account) as one:
         ended = threading.Event()
