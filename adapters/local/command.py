@@ -13,7 +13,7 @@ from adapters.local.record import HOST, ReplicaRecord
 from adapters.local.template import ReplicaTemplate
 from autoscaler.codec import encode
 
-_PLACEHOLDER = re.compile(r"\{(host|port|name|service|variant|model|devices)\}")
+_PLACEHOLDER = re.compile(r"\{(host|port|metrics_port|grpc_port|name|service|variant|model|devices)\}")
 _UNSAFE_IN_PATH = re.compile(r"^\.+|[^A-Za-z0-9._-]")
 _LOGS_KEPT = 20
 
@@ -26,6 +26,8 @@ def launch_of(template: ReplicaTemplate, record: ReplicaRecord, *, logs: Path) -
     values = {
         "host": HOST,
         "port": str(record.port),
+        "metrics_port": str(record.metrics_port),
+        "grpc_port": str(record.grpc_port),
         "name": record.name,
         "service": record.service,
         "variant": record.variant,

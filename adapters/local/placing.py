@@ -1,4 +1,4 @@
-"""Where a replica that has no process is put: devices and a port."""
+"""Where a replica that has no process is put: devices and ports."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def placed(
     now_s: float,
     pace: Pace,
 ) -> ReplicaRecord:
-    """The record at the beginning of a start, with devices and a port; or still without a port, and why.
+    """The record at the beginning of a start, with devices and ports; or still without a port, and why.
 
     What any of ``others`` holds is not free: also what a draining, a starting or a dying replica holds.
     """
@@ -49,9 +49,22 @@ def placed(
         if chosen is None:
             return replace(record, detail=f"waits for {request.count} free {request.kind}")
         given = chosen
+    further = [name for name in ("metrics_port", "grpc_port") if template.mentions(name)]
     try:
-        port = find_port({other.port for other in others if other.port is not None})
+        taken = [port for other in others for port in other.held_ports]
+        for _ in ("port", *further):
+            taken.append(find_port(taken))
     except OSError as error:
         return failed(record, why=f"no port to be had: {error}", now_s=now_s, pace=pace)
     fresh = asked_for(template, name=record.name, now_s=now_s)
-    return replace(fresh, port=port, devices=given, restarts=record.restarts, failures=record.failures)
+    port, *ports = taken[-1 - len(further) :]
+    given_ports = dict(zip(further, ports, strict=True))
+    return replace(
+        fresh,
+        port=port,
+        metrics_port=given_ports.get("metrics_port"),
+        grpc_port=given_ports.get("grpc_port"),
+        devices=given,
+        restarts=record.restarts,
+        failures=record.failures,
+    )

@@ -13,8 +13,9 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRecord:
-    """One replica. It holds its devices and its port for as long as they are named here.
+    """One replica. It holds its devices and its ports for as long as they are named here.
 
+    ``metrics_port``: of its metrics page, and ``grpc_port``: for gRPC, where its server has such ports beside ``port``.
     ``process`` None: not started yet, or nothing of it lives any more. ``created_s``: when this start was made (of a
     replica that still waits for a device: when it was asked for). ``start_watched``: we saw it before it was ready, so
     the time of becoming ready is known. ``restarts``: failed starts and crashes so far; ``failures``: those since it
@@ -33,6 +34,8 @@ class ReplicaRecord:
     ready_path: str
     metrics_path: str
     port: int | None = None
+    metrics_port: int | None = None
+    grpc_port: int | None = None
     devices: tuple[str, ...] = ()
     process: ProcessId | None = None
     ready_s: float | None = None
@@ -51,6 +54,20 @@ class ReplicaRecord:
         """Scheme, host and port; None while it has no port."""
         return None if self.port is None else f"http://{HOST}:{self.port}"
 
+    @property
+    def held_ports(self) -> tuple[int, ...]:
+        """What nobody else may be given."""
+        if self.port is None:
+            return ()
+        return tuple(port for port in (self.port, self.metrics_port, self.grpc_port) if port is not None)
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Its metrics page; None while it has no port."""
+        if self.port is None:
+            return None
+        return f"http://{HOST}:{self.metrics_port or self.port}{self.metrics_path}"
+
     def replica(self) -> Replica:
         """As the controller sees it. The metrics page counts from the moment of being ready: before, there is none."""
         serves = self.phase in (Phase.READY, Phase.DRAINING) and self.url is not None
@@ -62,7 +79,9 @@ class ReplicaRecord:
             created_s=self.created_s,
             ready_s=self.ready_s,
             devices=self.devices,
-            metrics_url=f"{self.url}{self.metrics_path}" if serves else None,
+            metrics_url=self.metrics_url if serves else None,
+            http_port=self.port if serves and self.metrics_port is not None else None,
+            grpc_port=self.grpc_port if serves else None,
             restarts=self.restarts,
             detail=self.detail,
         )

@@ -11,7 +11,8 @@ from autoscaler.domain.service import ServiceId, Slo, Variant
 class ReplicaTemplate:
     """A command and how to tell that it is ready.
 
-    ``command``: argv; the placeholders {host}, {port}, {name}, {service}, {variant}, {model}, {devices} are filled in.
+    ``command``: argv; the placeholders {host}, {port}, {metrics_port}, {grpc_port}, {name}, {service}, {variant}, {model},
+    {devices} are filled in. A port of its own is given for each of the three that occurs.
     ``env``: added to the controller's environment, placeholders filled in too. ``ready_path``: 200 means ready; any
     other answer, and no answer, means not yet. ``grace_period_s``: how long a draining replica may finish its
     requests before TERM, and how long after TERM before KILL.
@@ -27,6 +28,11 @@ class ReplicaTemplate:
     metrics_path: str = "/metrics"
     grace_period_s: float = 60.0
     start_deadline_s: float = 600.0
+
+    def mentions(self, placeholder: str) -> bool:
+        """Whether its command or its environment asks for that value."""
+        texts = (*self.command, *(value for _, value in self.env))
+        return any(f"{{{placeholder}}}" in text for text in texts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-PLACEHOLDERS = ("port", "host", "name", "service", "variant", "model", "devices")
+PLACEHOLDERS = ("port", "metrics_port", "grpc_port", "host", "name", "service", "variant", "model", "devices")
 
 _PLACEHOLDER = re.compile(r"(?<!\{)\{([A-Za-z_][A-Za-z0-9_]*)\}(?!\})")
 _PARALLEL = (

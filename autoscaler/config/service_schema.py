@@ -61,8 +61,9 @@ class ProcessSection(Section):
     name: Name
     """Name of the service."""
     command: Command | None = None
-    """What starts a replica. Filled in: {port}, {host}, {name}, {service}, {variant}, {model}, {devices}. Needed
-    unless every variant has its own."""
+    """What starts a replica. Filled in: {port}, {host}, {name}, {service}, {variant}, {model}, {devices}, and
+    {metrics_port} and {grpc_port} for a server that has its metrics page, or gRPC, on a port of its own. Needed unless
+    every variant has its own."""
     env: Env = Field(default={})
     """Environment variables for the replicas, filled in as the command is."""
     cwd: FileName | None = None

@@ -45,6 +45,7 @@ class Replica:
     ``metrics_url``: its metrics page, None while it has no address. ``restarts``: failed starts or crashes so far.
     A FAILED replica waits for its next start and is no capacity. ``nodes``: where it runs, in a cluster, one name for
     each of its pods that has a place. ``unschedulable_since_s``: since when no node would take it.
+    ``http_port``, ``grpc_port``: its server's own ports, where it was given ports beside that of its page.
     """
 
     name: str
@@ -59,6 +60,8 @@ class Replica:
     detail: str = ""
     nodes: tuple[str, ...] = ()
     unschedulable_since_s: float | None = None
+    http_port: int | None = None
+    grpc_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
