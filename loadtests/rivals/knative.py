@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from autoscaler.domain.reading import Unknown
+from autoscaler.domain.reading import Measured, Unknown
 from loadtests.rivals.seen import Bounds, Contender, Facts, Knob, Rival, Seen
 
 TICK_S = 2.0
@@ -25,7 +26,10 @@ SCRAPE_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KpaSettings:
-    """``target``: concurrency a replica. Rates: largest factor of the ready replicas in one decision."""
+    """``target``: concurrency a replica. Rates: largest factor of the ready replicas in one decision.
+
+    ``ratchet``: in panic the replicas only grow.
+    """
 
     target: float
     stable_window_s: float = 60.0
@@ -34,13 +38,19 @@ class KpaSettings:
     max_up_rate: float = 1000.0
     max_down_rate: float = 2.0
     scale_down_delay_s: float = 0.0
+    ratchet: bool = True
+
+
+def _total(seen: Seen, window_s: float) -> Measured:
+    return seen.in_flight(window_s)
 
 
 class Kpa:
-    """One revision's decider, with its panic and its delay window."""
+    """One revision's decider, with its panic and its delay window. ``read``: its metric over a window in seconds."""
 
-    def __init__(self, settings: KpaSettings, bounds: Bounds) -> None:
+    def __init__(self, settings: KpaSettings, bounds: Bounds, read: Callable[[Seen, float], Measured] = _total) -> None:
         self._settings = settings
+        self._read = read
         self._bounds = bounds
         self._panic_since_s: float | None = None
         self._panic_pods = 0
@@ -55,7 +65,7 @@ class Kpa:
                 # It starts in panic when there are replicas, so that an empty window doesn't take them away.
                 self._panic_since_s, self._panic_pods = seen.now_s, seen.ready
         settings = self._settings
-        stable, burst = seen.in_flight(settings.stable_window_s), seen.in_flight(settings.panic_window_s)
+        stable, burst = self._read(seen, settings.stable_window_s), self._read(seen, settings.panic_window_s)
         if isinstance(stable, Unknown) or isinstance(burst, Unknown):
             return self._bounds.within(seen.desired)
         ready = max(1, seen.ready)
@@ -65,9 +75,9 @@ class Kpa:
         wanted = min(max(math.ceil(stable / settings.target), lowest), highest)
         self._judge_panic(seen.now_s, over=panic_wanted / ready >= settings.panic_threshold)
         if self._panic_since_s is not None:
-            # In panic the replicas only grow.
-            self._panic_pods = max(self._panic_pods, wanted, min(max(panic_wanted, lowest), highest))
-            wanted = self._panic_pods
+            wanted = max(wanted, min(max(panic_wanted, lowest), highest))
+            if settings.ratchet:
+                wanted = self._panic_pods = max(self._panic_pods, wanted)
         return self._bounds.within(self._delayed(seen.now_s, wanted))
 
     def _judge_panic(self, now_s: float, *, over: bool) -> None:
