@@ -1,0 +1,273 @@
+"""The fluid model of a fleet: requests are a liquid in one queue, and open replicas drain it at a fixed rate.
+
+Fast enough for sweeps over weeks (a week of seconds takes milliseconds) and true to the engine model within about a
+percent of the cost; it knows nothing of tokens, batches and caches. Steps are of one second. A request is in SLO if it
+is served by the end of the step that lies its allowed time to first token after its own.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adapters.simulation.fluid_outcomes import outcomes_of
+from adapters.simulation.fluid_steps import (
+    EXPIRED,
+    REFUSED,
+    SERVED_LATE,
+    TOTALS,
+    WAITED_S,
+    Curves,
+    Limits,
+    serve,
+)
+from adapters.simulation.serving import BucketCounts, GatewayPage, Outcomes, ReplicaPage
+
+# Bucket bounds of vLLM's time_to_first_token_seconds (vllm/v1/metrics/loggers.py), as far as they matter here.
+TTFT_BOUNDS_S = (
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
+    *(20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
+)
+
+_TICK_S = 1e-6  # clocks that show seconds since the epoch can't tell less apart
+_NO_BUCKETS = np.empty(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FluidModel:
+    """What a replica does.
+
+    ``capacity_rps``: requests it serves a second. ``ttft_slo_s``: whole seconds, at least 1. ``service_s``: from the
+    first token of a request to its last; a closed replica stays for as long. ``prompt_tokens``, ``output_tokens``:
+    means. ``held_limit``, ``held_s``: requests held while no replica is open, and how long.
+    """
+
+    capacity_rps: float
+    ttft_slo_s: float = 2.0
+    service_s: float = 0.0
+    prompt_tokens: float = 1024.0
+    output_tokens: float = 256.0
+    held_limit: int = 1000
+    held_s: float = 900.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.capacity_rps) and self.capacity_rps > 0):
+            raise ValueError(f"capacity_rps must be positive and finite, got {self.capacity_rps}")
+        if self.ttft_slo_s < 1 or self.ttft_slo_s != int(self.ttft_slo_s):
+            raise ValueError(f"ttft_slo_s must be whole seconds, at least 1, got {self.ttft_slo_s}")
+        if not (math.isfinite(self.service_s) and self.service_s >= 0):
+            raise ValueError(f"service_s must be finite and at least 0, got {self.service_s}")
+        if self.held_limit < 0 or self.held_s <= self.ttft_slo_s:
+            raise ValueError(f"need held_limit >= 0 and held_s > ttft_slo_s, got {self.held_limit}, {self.held_s}")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Fluid:
+    """One replica. ``weight``: its capacity in parts of the model's.
+
+    ``origin``: the fleet's figures per weight when it opened, ``own``: its own counters, once it is closed.
+    """
+
+    weight: float
+    opened: bool = False
+    closed_s: float | None = None
+    gone: bool = False
+    origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    own: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    running_at_close: float = 0.0
+    completed: float = 0.0
+
+
+class FluidFleet:
+    """A ServingFleet that works from arrivals per second."""
+
+    def __init__(self, arrivals: NDArray[np.int64], model: FluidModel) -> None:
+        """``arrivals``: whole requests in each second of the run. Raises ValueError."""
+        if arrivals.ndim != 1 or not len(arrivals) or arrivals.min() < 0:
+            raise ValueError(f"arrivals must be counts of one or more seconds, got shape {arrivals.shape}")
+        self._model = model
+        self._arrivals = arrivals.astype(np.float64)
+        steps = len(arrivals)
+        self._accepted = np.zeros(steps + 1)
+        self._served = np.zeros(steps + 1)
+        self._missed = np.zeros(steps)
+        self._totals = np.zeros(TOTALS)
+        self._patience = int(model.ttft_slo_s)
+        self._curves = Curves(self._arrivals, self._accepted, self._served, self._missed, self._totals)
+        self._limits = Limits(self._patience, float(model.held_limit), math.ceil(model.held_s))
+        self._lag = round(model.service_s)
+        self._step = 0
+        self._now_s = 0.0
+        self._stored = 0.0  # capacity that the present step has had so far
+        self._replicas: list[_Fluid] = []
+        self._weight = 0.0
+        self._lost = 0.0
+        # First tokens, late ones, and seconds waited, for each unit of weight.
+        self._each = (0.0, 0.0, 0.0)
+        after = bisect_left(TTFT_BOUNDS_S, model.ttft_slo_s)
+        exact = after < len(TTFT_BOUNDS_S) and TTFT_BOUNDS_S[after] == model.ttft_slo_s
+        # A step says no more of a time to first token than whether it was in time: two buckets around the threshold.
+        self._in_time = np.arange(len(TTFT_BOUNDS_S)) >= (after if exact else after - 1)
+        self._late = np.arange(len(TTFT_BOUNDS_S)) > after
+
+    def add(self, *, weight: float = 1.0) -> int:
+        """A new replica, not routed to yet. ``weight``: its capacity in parts of the model's."""
+        self._replicas.append(_Fluid(weight=weight))
+        return len(self._replicas) - 1
+
+    def open(self, replica: int) -> None:
+        """It serves from now on."""
+        each = self._replicas[replica]
+        each.opened, each.origin = True, self._each
+        self._weight += each.weight
+
+    def close(self, replica: int) -> None:
+        """It takes nothing new."""
+        each = self._replicas[replica]
+        if not _serves(each):
+            return
+        each.completed, each.running_at_close = self._split(each)
+        each.own = self._counted(each)
+        each.closed_s = self._now_s
+        self._weight = sum(other.weight for other in self._replicas if _serves(other))
+
+    def remove(self, replica: int) -> None:
+        """Gone; what runs on it is lost."""
+        each = self._replicas[replica]
+        running = self._split(each)[1]
+        self.close(replica)
+        each.gone = True
+        if running > 0:
+            self._lost += running
+            self._missed[min(self._step, len(self._missed) - 1)] += running
+
+    def advance(self, until_s: float) -> None:
+        """Serve all whole seconds up to ``until_s``."""
+        until_s = max(self._now_s, until_s)
+        begin, end = self._step, min(len(self._arrivals), math.floor(until_s + _TICK_S))
+        rate = self._weight * self._model.capacity_rps
+        if end <= begin:
+            self._stored += (until_s - self._now_s) * rate
+            self._now_s = until_s
+            return
+        before = self._totals.copy()
+        serve(self._curves, self._limits, begin, end, (self._stored + (begin + 1 - self._now_s) * rate, rate))
+        if self._weight > 0:
+            gained = self._totals - before
+            first = float(self._served[end] - self._served[begin] - gained[EXPIRED])
+            each = self._each
+            self._each = (
+                each[0] + first / self._weight,
+                each[1] + float(gained[SERVED_LATE]) / self._weight,
+                each[2] + float(gained[WAITED_S]) / self._weight,
+            )
+        self._step = end
+        self._stored = max(0.0, until_s - end) * rate
+        self._now_s = until_s
+
+    def in_flight(self, replica: int) -> int:
+        """Requests that it serves or that wait for it, rounded up."""
+        each = self._replicas[replica]
+        waiting = self._queue() / self._weight * each.weight if _serves(each) else 0.0
+        return math.ceil(self._split(each)[1] + waiting - 1e-9)
+
+    def empty_since_s(self, replica: int) -> float | None:
+        """One service time after it was closed."""
+        closed_s = self._replicas[replica].closed_s
+        if closed_s is None:
+            return None
+        empty_s = closed_s + self._model.service_s
+        return empty_s if self._now_s >= empty_s - _TICK_S else None
+
+    def page(self, replica: int) -> ReplicaPage:
+        """Its even part of what the fleet did while it was open; parts of requests are counted as such."""
+        each = self._replicas[replica]
+        first, late, waited_s = self._counted(each)
+        completed, running = self._split(each)
+        each.completed = completed
+        waiting = self._queue() / self._weight * each.weight if _serves(each) else 0.0
+        return ReplicaPage(
+            waiting=waiting,
+            running=running,
+            arrived=first + waiting,
+            completed=completed,
+            first_tokens=first,
+            prompt_tokens=first * self._model.prompt_tokens,
+            generation_tokens=(first + completed) / 2 * self._model.output_tokens,
+            ttft=BucketCounts(
+                TTFT_BOUNDS_S, (first - late) * self._in_time + late * self._late, count=first, total=waited_s
+            ),
+        )
+
+    def gateway(self) -> GatewayPage:
+        """Requests judged when they are served, or turned away."""
+        step, queue = self._step, self._queue()
+        turned_away = float(self._totals[REFUSED] + self._totals[EXPIRED])
+        first = float(self._served[step] - self._totals[EXPIRED])
+        late = float(self._totals[SERVED_LATE])
+        running = float(self._served[step] - self._served[max(0, step - self._lag)])
+        running = min(running, first)
+        counts = (first - late) * self._in_time + late * self._late
+        return GatewayPage(
+            arrivals=float(self._accepted[step] + self._totals[REFUSED]),
+            finished=max(0.0, first - running - self._lost),
+            failed=self._lost,
+            refused=turned_away,
+            waiting=queue if self._weight <= 0 else 0.0,
+            in_flight=queue + running,
+            judged=first + turned_away,
+            within_slo=max(0.0, first - late - self._lost),
+            ttft=BucketCounts(TTFT_BOUNDS_S, counts, count=first, total=float(self._totals[WAITED_S])),
+            itl=None,
+            e2e=BucketCounts((), _NO_BUCKETS, count=0, total=0.0),
+        )
+
+    def outcomes(self) -> Outcomes:
+        """Of every single request: an array element each, so for short runs only. Lost ones count as finished."""
+        return outcomes_of(self._arrivals, self._accepted, self._served, self._step)
+
+    @property
+    def arrivals(self) -> NDArray[np.float64]:
+        """Requests of each second of the run."""
+        return self._arrivals
+
+    def missed(self) -> NDArray[np.float64]:
+        """Of the requests of each second so far those not in SLO, the unfinished among them; of the rest all."""
+        missed, step = self._missed.copy(), self._step
+        for came in range(max(0, step - self._patience), step):
+            missed[came] += max(0.0, self._accepted[came + 1] - max(self._served[step], self._accepted[came]))
+        missed[step:] += self._arrivals[step:]
+        return missed
+
+    def _queue(self) -> float:
+        return float(self._accepted[self._step] - self._served[self._step])
+
+    def _counted(self, each: _Fluid) -> tuple[float, float, float]:
+        if not _serves(each):
+            return each.own
+        return (
+            each.weight * (self._each[0] - each.origin[0]),
+            each.weight * (self._each[1] - each.origin[1]),
+            each.weight * (self._each[2] - each.origin[2]),
+        )
+
+    def _split(self, each: _Fluid) -> tuple[float, float]:
+        """Its first tokens, as completed and running requests. The former never shrink."""
+        if each.gone or not each.opened:
+            return each.completed, 0.0
+        if each.closed_s is not None:
+            spent = (self._now_s - each.closed_s) / self._model.service_s if self._model.service_s > 0 else 1.0
+            running = each.running_at_close * max(0.0, 1.0 - spent)
+            return max(each.completed, each.own[0] - running), running
+        first = self._counted(each)[0]
+        all_running = float(self._served[self._step] - self._served[max(0, self._step - self._lag)])
+        completed = min(first, max(each.completed, first - all_running / self._weight * each.weight))
+        return completed, first - completed
+
+
+def _serves(each: _Fluid) -> bool:
+    return each.opened and each.closed_s is None and not each.gone
