@@ -11,8 +11,8 @@ from autoscaler.domain.service import ServiceId, Slo, Variant
 class ReplicaTemplate:
     """A command and how to tell that it is ready.
 
-    ``command``: argv; the placeholders {host}, {port}, {metrics_port}, {grpc_port}, {name}, {service}, {variant}, {model},
-    {devices} are filled in. A port of its own is given for each of the three that occurs.
+    ``command``: argv; the placeholders {host}, {port}, {metrics_port}, {grpc_port}, {name}, {service}, {variant},
+    {model}, {devices} are filled in. A port of its own is given for each of the three that occurs.
     ``env``: added to the controller's environment, placeholders filled in too. ``ready_path``: 200 means ready; any
     other answer, and no answer, means not yet. ``grace_period_s``: how long a draining replica may finish its
     requests before TERM, and how long after TERM before KILL.

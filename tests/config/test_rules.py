@@ -67,7 +67,7 @@ SECOND = """\
         pytest.param(
             "    env: {PORT: '{prt}'}",
             "6:17 services[0].env.PORT: {prt} is no placeholder; did you mean {port}? known: {port}, "
-            "{host}, {name}, {service}, {variant}, {model}, {devices}",
+            "{metrics_port}, {grpc_port}, {host}, {name}, {service}, {variant}, {model}, {devices}",
             id="placeholder in env",
         ),
         pytest.param(
