@@ -6,7 +6,7 @@ import pytest
 
 from autoscaler.domain.gpu_reading import PodName
 from autoscaler.domain.reading import Unknown, UnknownReason
-from tests.adapters_gpus.conftest import read_text
+from tests.adapters_gpus.conftest import PAGES, ReadPage, read_text
 from tests.adapters_gpus.test_pages import holder
 
 UUID = "GPU-aaaaaaaa-0000-0000-0000-000000000001"
@@ -107,6 +107,38 @@ def test_395_without_profiling_the_utilisation_remains() -> None:
     (gpu,) = read_text(f"DCGM_FI_DEV_GPU_UTIL{{{GPU}}} 0\n").devices
     assert gpu.gpu_util == 0
     assert isinstance(gpu.gr_engine_active, Unknown)
+
+
+GONE_IN_4_8_2 = (
+    *("DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_RESERVED"),
+    *("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE"),
+)
+
+
+def test_700_what_a_new_version_leaves_out_is_unknown_and_not_zero(read_page: ReadPage) -> None:
+    page = (PAGES / "dcgm_4.5_whole.prom").read_text()
+    kept = [line for line in page.splitlines() if not line.startswith(GONE_IN_4_8_2)]
+    before, after = read_page("dcgm_4.5_whole").devices[0], read_text("\n".join(kept) + "\n").devices[0]
+    gone = ("xid", "fb_used_mib", "fb_total_mib", "gpu_util", "power_w", "sm_active", "dram_active")
+    for name in gone:
+        value = getattr(after, name)
+        assert isinstance(value, Unknown), name
+        assert value.reason is UnknownReason.MISSING_SERIES
+    assert (after.gr_engine_active, after.energy_j, after.holder) == (
+        before.gr_engine_active,
+        before.energy_j,
+        before.holder,
+    )
+
+
+def test_428_rows_that_name_two_pods_are_nobodys() -> None:
+    """Labels that changed between two series, or outlived their pod: nobody says whose the device is now."""
+    (gpu,) = read_text(
+        f'DCGM_FI_DEV_GPU_UTIL{{{GPU},pod="gone",namespace="x"}} 40\n'
+        f'DCGM_FI_DEV_POWER_USAGE{{{GPU},pod="new",namespace="x"}} 300\n'
+    ).devices
+    assert holder(gpu) == "Shared"
+    assert (gpu.gpu_util, gpu.power_w) == (0.4, 300)
 
 
 def test_544_a_profile_that_changes_between_rows_is_none() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -19,10 +19,18 @@ URL = "http://10.0.0.%d:8000/metrics"
 
 
 @contextmanager
-def reading(url: str, clock: HandClock, **others: object) -> Iterator[PrometheusSource]:
+def reading(
+    url: str, clock: HandClock, interval_s: Callable[[], float] | None = None, /, **others: object
+) -> Iterator[PrometheusSource]:
     asked = replace(PrometheusSettings(url=url, timeout_s=LONG_S), **others)  # type: ignore[arg-type]
     with PrometheusSource(
-        asked, clock=clock, reader=PageReader(), names=NAMES, prefixes=PREFIXES, engines={}
+        asked,
+        clock=clock,
+        reader=PageReader(),
+        names=NAMES,
+        prefixes=PREFIXES,
+        engines={},
+        interval_s=interval_s,
     ) as source:
         yield source
 

@@ -114,6 +114,23 @@ def test_a_clock_that_is_wrong_makes_nothing_fresh(serve: Serve, clock: HandCloc
         assert reason(one(source, chat(1))) is UnknownReason.STALE
 
 
+@pytest.mark.parametrize(
+    ("interval_s", "warned"),
+    [pytest.param(15.0, True, id="decisions every 15 s"), pytest.param(30.0, False, id="decisions every 30 s")],
+)
+def test_8001_scrapes_further_apart_than_decisions_are_warned_of(
+    serve: Serve, clock: HandClock, *, interval_s: float, warned: bool
+) -> None:
+    stored = ScrapedPages()
+    for at_s in (967.0, 997.0):
+        stored.scrape(page(7, 0), at_s=at_s, **target(1))
+    with reading(serve(stored.answer), clock, lambda: interval_s) as source:
+        one(source, chat(1))
+        seen = one(source, chat(1))
+    assert isinstance(seen, EngineReading)
+    assert any("every 30 s, less often than decisions" in warning for warning in seen.warnings) is warned
+
+
 def test_a_failed_scrape_is_unreachable_though_the_last_page_is_young(serve: Serve, clock: HandClock) -> None:
     stored = ScrapedPages()
     stored.scrape(page(7, 0), at_s=990.0, **target(1))
