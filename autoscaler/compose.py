@@ -21,9 +21,12 @@ def build_models() -> Models:
     return Models(forecaster=LevelMixture(), capacity=StepTimeCapacity(), startup=StartupTimes())
 
 
-def build_controller(*, ports: Ports, plans: Callable[[], Plans]) -> Controller:
-    """The controller over these ports; ``plans`` is asked before every tick, so a changed configuration counts."""
-    return Controller(ports=ports, models=build_models(), plans=plans)
+def build_controller(*, ports: Ports, plans: Callable[[], Plans], models: Models | None = None) -> Controller:
+    """The controller over these ports; ``plans`` is asked before every tick, so a changed configuration counts.
+
+    ``models``: other estimators than the shipped ones.
+    """
+    return Controller(ports=ports, models=build_models() if models is None else models, plans=plans)
 
 
 def collect_garbage_less_often() -> None:
