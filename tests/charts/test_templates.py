@@ -15,101 +15,10 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from autoscaler.config import Settings, load
 from tests.charts.rendering import CHART, NAMESPACE, RELEASE, Json, RefusedByHelm, of_kind, one, render
+from tests.charts.variants import GATEWAY, HPA, MUTUAL, VARIANTS
 from tests.cluster.build import program
 
 pytestmark = pytest.mark.cluster
-
-HPA: dict[str, Any] = {"externalMetrics": {"enabled": True, "apiService": {"create": True}}}
-KEDA: dict[str, Any] = {"externalScaler": {"enabled": True}}
-MUTUAL: dict[str, Any] = {"externalScaler": {"enabled": True, "tls": {"enabled": True, "clientCaSecret": "keda-ca"}}}
-VARIANTS: list[Any] = [
-    pytest.param({}, id="defaults"),
-    pytest.param({"mode": "Scale"}, id="scale"),
-    pytest.param({"mode": "Scale", "targets": {"rayServices": True, "nimServices": True}}, id="scale whole objects"),
-    pytest.param(
-        {"mode": "Scale", "targets": {"deployments": False, "statefulSets": False, "leaderWorkerSets": False}},
-        id="scale nothing",
-    ),
-    pytest.param({"namespaces": ["chat", "search"], "mode": "Scale"}, id="namespaces"),
-    pytest.param(KEDA, id="KEDA alone"),
-    pytest.param(MUTUAL, id="KEDA with certificates"),
-    pytest.param(HPA, id="HPA alone"),
-    pytest.param({**HPA, **KEDA}, id="HPA and KEDA"),
-    pytest.param({**HPA, "certificates": {"source": "certManager"}}, id="cert-manager"),
-    pytest.param(
-        {**HPA, "certificates": {"source": "certManager", "certManager": {"issuerRef": {"name": "company"}}}},
-        id="cert-manager with an issuer",
-    ),
-    pytest.param(
-        {
-            **HPA,
-            "certificates": {
-                "source": "secret",
-                "secret": {
-                    "name": "mine",
-                    "caBundle": "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
-                },
-            },
-        },
-        id="a Secret",
-    ),
-    pytest.param({"runAsUser": None}, id="any user"),
-    pytest.param({"replicaCount": 1}, id="one replica"),
-    pytest.param({"replicaCount": 0}, id="none"),
-    pytest.param({"state": {"kind": "volume", "storageClass": "fast"}}, id="volume"),
-    pytest.param({"api": {"open": True}, "monitoring": {"scrapeAnnotations": True}}, id="open"),
-    pytest.param({"api": {"tokenSecret": "mine"}}, id="a token of one's own"),
-    pytest.param({"networkPolicy": {"enabled": True}, **HPA, **KEDA}, id="policy"),
-    pytest.param(
-        {
-            "networkPolicy": {
-                "enabled": True,
-                "apiServerCidrs": ["10.0.0.1/32"],
-                "metricsPorts": [8000],
-                "apiFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}],
-            },
-            **HPA,
-        },
-        id="narrow policy",
-    ),
-    pytest.param(
-        {
-            "monitoring": {
-                "serviceMonitor": {"enabled": True},
-                "alerts": {"enabled": True, "runbook": "https://example.com/runbook.html"},
-                "dashboard": {"enabled": True},
-            }
-        },
-        id="monitoring",
-    ),
-    pytest.param(
-        {
-            "intervalSeconds": 2,
-            "forecast": {"quantile": 0.9},
-            "retention": {"decisions": "2d"},
-            "nodeAutoscaling": True,
-            "listenAddress": "::",
-        },
-        id="configuration",
-    ),
-    pytest.param(
-        {
-            "fullnameOverride": "scaler",
-            "extraLabels": {"team": "serving"},
-            "imagePullSecrets": [{"name": "registry"}],
-            "priorityClassName": "system-cluster-critical",
-            "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
-            "tolerations": [{"operator": "Exists"}],
-            "affinity": {"nodeAffinity": {}},
-            "podLabels": {"a": "b"},
-            "podAnnotations": {"c": "d"},
-            "serviceAccount": {"annotations": {"e": "f"}},
-            "image": {"digest": "sha256:" + "0" * 64},
-        },
-        id="everything of pods",
-    ),
-    pytest.param({"serviceAccount": {"create": False, "name": "mine"}, "rbac": {"create": False}}, id="no rights"),
-]
 
 
 @pytest.mark.parametrize("values", VARIANTS)
@@ -134,8 +43,21 @@ def test_every_object_is_labelled_and_placed(values: Mapping[str, object]) -> No
             assert each["metadata"]["namespace"]
 
 
-def workload(objects: list[Json]) -> Json:
-    (found,) = of_kind(objects, "Deployment") + of_kind(objects, "StatefulSet")
+def workloads(objects: list[Json]) -> list[Json]:
+    return of_kind(objects, "Deployment") + of_kind(objects, "StatefulSet")
+
+
+def of_component(workload: Json) -> str:
+    return str(workload["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"])
+
+
+def workload(objects: list[Json], component: str = "controller") -> Json:
+    (found,) = (each for each in workloads(objects) if of_component(each) == component)
+    return found
+
+
+def config_of(objects: list[Json], name: str = RELEASE) -> Json:
+    (found,) = (each for each in of_kind(objects, "ConfigMap") if each["metadata"]["name"] in (name, "scaler"))
     return found
 
 
@@ -143,13 +65,16 @@ def workload(objects: list[Json]) -> Json:
 def test_pods_keep_the_restricted_standard(values: Mapping[str, object]) -> None:
     """Kubernetes docs, "Pod Security Standards", Restricted."""
     objects = render(values)
-    for spec in (workload(objects)["spec"]["template"]["spec"], one(objects, "Pod")["spec"]):
+    pods = [each["spec"]["template"]["spec"] for each in workloads(objects)]
+    for spec in (*pods, one(objects, "Pod")["spec"]):
         context = spec["securityContext"]
         assert context["runAsNonRoot"] is True
         assert context.get("runAsUser") == values.get("runAsUser", 65532)
         assert context["seccompProfile"] == {"type": "RuntimeDefault"}
         assert not spec.keys() & {"hostNetwork", "hostPID", "hostIPC"}
-        assert {key for volume in spec.get("volumes", ()) for key in volume} <= {"name", "emptyDir", "projected"}
+        assert {key for volume in spec.get("volumes", ()) for key in volume} <= {
+            *("name", "configMap", "emptyDir", "projected"),
+        }
         for container in spec["containers"]:
             inner = container["securityContext"]
             assert inner["allowPrivilegeEscalation"] is False
@@ -162,22 +87,44 @@ def test_pods_keep_the_restricted_standard(values: Mapping[str, object]) -> None
 def test_whatever_is_named_is_there(values: Mapping[str, object]) -> None:
     """Services select the pods and their ports by name, probes and mounts too."""
     objects = render(values)
-    made = workload(objects)
-    template = made["spec"]["template"]
-    (container,) = template["spec"]["containers"]
-    ports = {each["name"] for each in container["ports"]}
+    made = {of_component(each): each for each in workloads(objects)}
+    ports = {component: ports_of(each) for component, each in made.items()}
     for service in of_kind(objects, "Service"):
-        assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
-        assert {each["targetPort"] for each in service["spec"]["ports"]} <= ports
-    assert made["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
-    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-        assert container[probe]["httpGet"]["port"] in ports
-    volumes = {each["name"] for each in template["spec"]["volumes"]}
-    volumes |= {each["metadata"]["name"] for each in made["spec"].get("volumeClaimTemplates", ())}
-    assert {each["name"] for each in container["volumeMounts"]} == volumes
+        (component,) = selected(service["spec"]["selector"], made)
+        assert {each["targetPort"] for each in service["spec"]["ports"]} <= ports[component].keys()
     for policy in of_kind(objects, "NetworkPolicy"):
+        (component,) = selected(policy["spec"]["podSelector"]["matchLabels"], made)
         named = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
-        assert named == ports
+        assert named == ports[component].keys()
+    for budget in of_kind(objects, "PodDisruptionBudget"):
+        assert len(selected(budget["spec"]["selector"]["matchLabels"], made)) == 1
+    accounts = {each["metadata"]["name"] for each in of_kind(objects, "ServiceAccount")}
+    for component, each in made.items():
+        template = each["spec"]["template"]
+        (container,) = template["spec"]["containers"]
+        assert selected(each["spec"]["selector"]["matchLabels"], made) == [component]
+        probes = [container[probe] for probe in container if probe.endswith("Probe")]
+        assert {probe["httpGet"]["port"] for probe in probes} <= ports[component].keys()
+        assert {"livenessProbe", "readinessProbe"} <= container.keys()
+        volumes = {volume["name"] for volume in template["spec"]["volumes"]}
+        volumes |= {claim["metadata"]["name"] for claim in each["spec"].get("volumeClaimTemplates", ())}
+        assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+        assert template["spec"]["serviceAccountName"] in accounts | {"mine"}
+
+
+def selected(selector: Mapping[str, str], made: Mapping[str, Json]) -> list[str]:
+    """The components whose pods it selects."""
+    return [
+        component
+        for component, each in made.items()
+        if selector.items() <= each["spec"]["template"]["metadata"]["labels"].items()
+    ]
+
+
+def ports_of(made: Json) -> dict[str, int]:
+    """Of the pods of a workload, by name."""
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    return {each["name"]: each["containerPort"] for each in container["ports"]}
 
 
 def _settings(objects: list[Json], folder: Path) -> Settings:
@@ -185,7 +132,7 @@ def _settings(objects: list[Json], folder: Path) -> Settings:
     (projected,) = (
         each["projected"] for each in workload(objects)["spec"]["template"]["spec"]["volumes"] if "projected" in each
     )
-    text = one(objects, "ConfigMap")["data"]["config.yaml"]
+    text = config_of(objects)["data"]["config.yaml"]
     for source in projected["sources"]:
         ((_, content),) = source.items()
         for item in content["items"]:
@@ -213,8 +160,7 @@ def test_the_program_takes_the_configuration(values: Mapping[str, Any], tmp_path
     assert election is not None
     leases = [rule for role in of_kind(objects, "Role") for rule in role["rules"] if "resourceNames" in rule]
     assert {name for rule in leases for name in rule["resourceNames"]} <= {election.lease_name}
-    (container,) = workload(objects)["spec"]["template"]["spec"]["containers"]
-    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    ports = ports_of(workload(objects))
     assert ports["http"] == settings.api.port
     if kubernetes.external_metrics is not None:
         assert ports["metrics"] == kubernetes.external_metrics.port
@@ -247,6 +193,9 @@ def test_the_program_takes_the_configuration(values: Mapping[str, Any], tmp_path
             {"externalScaler": {"enabled": True, "port": 8090}}, "8090 is the port of api too", id="one port twice"
         ),
         pytest.param({"podDisruptionBudget": {"minAvailable": 2}}, "no node could be drained", id="budget"),
+        pytest.param({**GATEWAY, "nameOverride": "scaler"}, "set fullnameOverride instead", id="gateway's name"),
+        pytest.param({"gateway": {"enabled": True, "metricsPort": 8080}}, "port for clients too", id="gateway's ports"),
+        pytest.param({"gateway": {"enabled": True, "minAvailable": 2}}, "no node could be drained", id="its budget"),
     ],
 )
 def test_what_can_not_be_right_is_refused(values: Mapping[str, object], message: str) -> None:

@@ -21,6 +21,18 @@ app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{- /* Of the controller's pods: the gateway's have another component. */ -}}
+{{- define "gpu-autoscaler.controllerSelector" -}}
+{{ include "gpu-autoscaler.selector" . }}
+app.kubernetes.io/component: controller
+{{- end -}}
+
+{{- /* Of the gateway's pods. */ -}}
+{{- define "gpu-autoscaler.gatewaySelector" -}}
+{{ include "gpu-autoscaler.selector" . }}
+app.kubernetes.io/component: gateway
+{{- end -}}
+
 {{- define "gpu-autoscaler.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}

@@ -1,25 +1,7 @@
 {{- /* Rules are kept apart from the roles that carry them: with a list of namespaces, those within are Roles. */ -}}
 
-{{- /* Of the whole cluster, in both modes. */ -}}
-{{- define "gpu-autoscaler.readRules" -}}
-# Whose pods serve, who holds which devices, and what nodes offer.
-- apiGroups: [""]
-  resources: [pods, nodes, resourcequotas, limitranges]
-  verbs: [list, watch]
-# Which pods would make room for ours.
-- apiGroups: [scheduling.k8s.io]
-  resources: [priorityclasses]
-  verbs: [list, watch]
-# Who else scales a target: then we keep away from it.
-- apiGroups: [autoscaling]
-  resources: [horizontalpodautoscalers]
-  verbs: [list, watch]
-- apiGroups: [keda.sh]
-  resources: [scaledobjects]
-  verbs: [list, watch]
-- apiGroups: [autoscaling.k8s.io]
-  resources: [verticalpodautoscalers]
-  verbs: [list, watch]
+{{- /* How targets and whatever makes them are read. */ -}}
+{{- define "gpu-autoscaler.targetRules" -}}
 # Targets, and their owners: a Deployment may be an InferenceService's or a NIMService's.
 - apiGroups: [apps]
   resources: [deployments, statefulsets]
@@ -45,6 +27,29 @@
   resources: [{{ printf "%s/scale" .resource | quote }}]
   verbs: [get]
 {{- end }}
+{{- end -}}
+
+{{- /* Of the whole cluster, in both modes. */ -}}
+{{- define "gpu-autoscaler.readRules" -}}
+# Whose pods serve, who holds which devices, and what nodes offer.
+- apiGroups: [""]
+  resources: [pods, nodes, resourcequotas, limitranges]
+  verbs: [list, watch]
+# Which pods would make room for ours.
+- apiGroups: [scheduling.k8s.io]
+  resources: [priorityclasses]
+  verbs: [list, watch]
+# Who else scales a target: then we keep away from it.
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: [list, watch]
+- apiGroups: [keda.sh]
+  resources: [scaledobjects]
+  verbs: [list, watch]
+- apiGroups: [autoscaling.k8s.io]
+  resources: [verticalpodautoscalers]
+  verbs: [list, watch]
+{{ include "gpu-autoscaler.targetRules" . }}
 {{- end -}}
 
 {{- /* Where InferenceAutoscalers are served, in both modes. */ -}}
@@ -109,5 +114,26 @@
 {{- define "gpu-autoscaler.subject" -}}
 - kind: ServiceAccount
   name: {{ include "gpu-autoscaler.serviceAccount" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end -}}
+
+{{- /* Of the gateway: which services it routes to. */ -}}
+{{- define "gpu-autoscaler.gatewayResourceRules" -}}
+- apiGroups: [gpu-autoscaler.io]
+  resources: [inferenceautoscalers]
+  verbs: [list, watch]
+{{- end -}}
+
+{{- /* Of the gateway: the pods of the services, and how they are found. */ -}}
+{{- define "gpu-autoscaler.gatewayPodRules" -}}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch]
+{{ include "gpu-autoscaler.targetRules" . }}
+{{- end -}}
+
+{{- define "gpu-autoscaler.gatewaySubject" -}}
+- kind: ServiceAccount
+  name: {{ include "gpu-autoscaler.fullname" . }}-gateway
   namespace: {{ .Release.Namespace }}
 {{- end -}}
