@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import gevent
@@ -30,16 +31,42 @@ class Target:
     timeout_s: float = 120.0
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme != "http" or not parts.hostname:
-            raise ValueError(f"the target must be a URL such as http://127.0.0.1:8080, got {self.url!r}")
-        if not self.timeout_s > 0:
-            raise ValueError(f"the time-out must be above 0 s, got {self.timeout_s}")
+        check_target(self.url, self.timeout_s)
 
     @property
     def path(self) -> str:
         """The path that is asked."""
         return "/v1/chat/completions" if self.chat else "/v1/completions"
+
+    def measure(self, request: PlannedRequest, *, begin_s: float) -> RequestRecord:
+        """See ``measure``."""
+        return measure(request, target=self, begin_s=begin_s)
+
+
+class Measuring(Protocol):
+    """Where a load's requests go, whatever they speak there."""
+
+    @property
+    def url(self) -> str:
+        """Scheme, host and port."""
+
+    @property
+    def path(self) -> str:
+        """The path that is asked."""
+
+    def measure(self, request: PlannedRequest, *, begin_s: float) -> RequestRecord:
+        """Send one request and time its answer; ``begin_s``: the load's begin on the monotonic clock. Raises
+        nothing.
+        """
+
+
+def check_target(url: str, timeout_s: float) -> None:
+    """Raises ValueError where nothing can be sent to that address, or within that time."""
+    parts = urlsplit(url)
+    if parts.scheme != "http" or not parts.hostname:
+        raise ValueError(f"the target must be a URL such as http://127.0.0.1:8080, got {url!r}")
+    if not timeout_s > 0:
+        raise ValueError(f"the time-out must be above 0 s, got {timeout_s}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +169,7 @@ def measure(request: PlannedRequest, *, target: Target, begin_s: float) -> Reque
         prompt_tokens=request.prompt_tokens,
         asked_tokens=request.output_tokens,
         output_tokens=times.tokens,
-        outcome=_outcome(status, problem),
+        outcome=outcome_of(status, problem),
         status=status,
         ttft_s=None if times.first_s is None else times.first_s - due_s,
         itl_s=None
@@ -153,7 +180,8 @@ def measure(request: PlannedRequest, *, target: Target, begin_s: float) -> Reque
     )
 
 
-def _outcome(status: int | None, problem: str) -> Outcome:
+def outcome_of(status: int | None, problem: str) -> Outcome:
+    """How a request ended whose answer had that status (None: no answer) and that fault ("" for none)."""
     if not problem:
         return Outcome.FINISHED
     if status == 200 or "took longer" in problem or "under way" in problem:

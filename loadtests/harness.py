@@ -16,7 +16,7 @@ from rich.console import Console
 
 from autoscaler.codec import encode
 from loadtests.arrivals import Arrivals
-from loadtests.client import Target
+from loadtests.client import Measuring
 from loadtests.options import add_load_options, arrivals_of, head_of, target_of
 from loadtests.records import LoadHead, LoadResult, RecordsFile, RequestRecord
 from loadtests.replay_user import ReplayLoad, ReplayUser
@@ -27,7 +27,7 @@ from loadtests.scorecard_view import service_table
 def run_load(
     arrivals: Arrivals,
     *,
-    target: Target,
+    target: Measuring,
     drain_s: float,
     on_begin: Callable[[], None],
     on_record: Callable[[RequestRecord], None],

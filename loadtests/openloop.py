@@ -13,11 +13,11 @@ import gevent
 from gevent.pool import Group
 
 from loadtests.arrivals import Arrivals
-from loadtests.client import PlannedRequest, Target, measure
+from loadtests.client import Measuring, PlannedRequest
 from loadtests.records import RequestRecord
 
 
-def offer(arrivals: Arrivals, *, target: Target, drain_s: float, on_record: Callable[[RequestRecord], None]) -> None:
+def offer(arrivals: Arrivals, *, target: Measuring, drain_s: float, on_record: Callable[[RequestRecord], None]) -> None:
     """Send every request of the plan at its time; call ``on_record`` as each one ends, in the order of the
     ends.
 
@@ -28,7 +28,7 @@ def offer(arrivals: Arrivals, *, target: Target, drain_s: float, on_record: Call
     under_way = Group()
 
     def send(request: PlannedRequest) -> None:
-        on_record(measure(request, target=target, begin_s=begin_s))
+        on_record(target.measure(request, begin_s=begin_s))
 
     for number, (due_s, prompt, output) in enumerate(
         zip(arrivals.at_s.tolist(), arrivals.prompt_tokens.tolist(), arrivals.output_tokens.tolist(), strict=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from autoscaler.domain.service import Slo
 from loadtests.arrivals import Arrivals, from_digest, from_profile
-from loadtests.client import Target
+from loadtests.client import Measuring, Target
 from loadtests.digest import read, shipped
 from loadtests.lengths import parse_lengths
 from loadtests.rates import parse_formula
@@ -35,10 +35,12 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
     target = parser.add_argument_group("target")
     target.add_argument("--served-model", default="emulated", help="model name in the requests")
     target.add_argument("--chat", action="store_true", help="chat completions instead of completions")
+    target.add_argument("--triton", action="store_true", help="inferences by Triton's client; the SLO is --slo-e2e")
     target.add_argument("--timeout-s", type=float, default=120.0, help="a longer request is unfinished")
     target.add_argument("--drain-s", type=float, default=60.0, help="wait so long for answers after the last arrival")
     slo = parser.add_argument_group("objective")
     slo.add_argument("--slo-ttft", type=float, default=2.0, help="seconds to the first token")
+    slo.add_argument("--slo-e2e", type=float, default=2.0, help="seconds to the whole answer, with --triton")
     slo.add_argument("--slo-itl", type=float, default=0.1, help="seconds between tokens, mean of a request")
     parser.add_argument("--records", type=Path, default=None, help="write a JSON line for each request here")
 
@@ -71,12 +73,18 @@ def arrivals_of(given: argparse.Namespace) -> Arrivals:
     )
 
 
-def target_of(given: argparse.Namespace, *, url: str) -> Target:
+def target_of(given: argparse.Namespace, *, url: str) -> Measuring:
     """The target. Raises ValueError."""
+    if given.triton:
+        try:
+            from loadtests.triton_client import TritonTarget  # noqa: PLC0415  (an extra of its own)
+        except ImportError as error:
+            raise ValueError(f'--triton needs the extra "triton": {error}') from error
+        return TritonTarget(url=url, model=given.served_model, timeout_s=given.timeout_s)
     return Target(url=url, model=given.served_model, chat=given.chat, timeout_s=given.timeout_s)
 
 
-def head_of(given: argparse.Namespace, target: Target, arrivals: Arrivals) -> LoadHead:
+def head_of(given: argparse.Namespace, target: Measuring, arrivals: Arrivals) -> LoadHead:
     """The records' head for a load that begins now. Raises ValueError where a threshold is out of range."""
     return LoadHead(
         url=target.url,
@@ -84,5 +92,5 @@ def head_of(given: argparse.Namespace, target: Target, arrivals: Arrivals) -> Lo
         started_s=time.time(),
         duration_s=arrivals.duration_s,
         requests=len(arrivals),
-        slo=Slo(ttft_s=given.slo_ttft, itl_s=given.slo_itl),
+        slo=Slo(e2e_s=given.slo_e2e) if given.triton else Slo(ttft_s=given.slo_ttft, itl_s=given.slo_itl),
     )

@@ -16,7 +16,7 @@ from locust.env import Environment
 from locust.exception import StopUser
 
 from loadtests.arrivals import Arrivals
-from loadtests.client import Target
+from loadtests.client import Measuring
 from loadtests.openloop import offer
 from loadtests.records import Outcome, RequestRecord
 
@@ -32,7 +32,7 @@ class ReplayLoad:
     """
 
     arrivals: Arrivals
-    target: Target
+    target: Measuring
     drain_s: float
     on_begin: Callable[[], None]
     on_record: Callable[[RequestRecord], None]
@@ -61,7 +61,7 @@ class ReplayUser(User):
         raise StopUser
 
 
-def report(environment: Environment, target: Target, record: RequestRecord) -> None:
+def report(environment: Environment, target: Measuring, record: RequestRecord) -> None:
     """Fire locust's ``request`` event: once for the whole request, once for TTFT, once for its mean ITL.
 
     The record travels in the event's context under "record", for listeners of users' own.

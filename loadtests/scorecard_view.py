@@ -39,6 +39,7 @@ def service_rows(figures: ServiceFigures) -> tuple[tuple[str, str], ...]:
     slo = figures.slo
     asked = [f"TTFT <= {slo.ttft_s:g} s"] if slo.ttft_s is not None else []
     asked += [f"ITL <= {slo.itl_s * 1e3:g} ms"] if slo.itl_s is not None else []
+    asked += [f"whole answer <= {slo.e2e_s:g} s"] if slo.e2e_s is not None else []
     return (
         ("requests", f"{figures.requests}"),
         (f"in SLO ({', '.join(asked)})", f"{figures.share_in_slo:.2%}"),

