@@ -1,0 +1,137 @@
+"""What pages count of a request's course, and its judgement against the SLO."""
+
+from __future__ import annotations
+
+from adapters.simulation.kernels.compiled import compiled
+from adapters.simulation.kernels.layout import (
+    AT,
+    CODE,
+    COMPLETED,
+    DECODING,
+    DYNAMIC,
+    E2E,
+    FINISHED,
+    FIRST,
+    FIRST_TOKENS,
+    GATE_E2E,
+    GATE_HISTOGRAMS,
+    GATE_ITL,
+    GATE_TTFT,
+    IS_FINISHED,
+    ITL,
+    JUDGED,
+    LAST,
+    LATEST_FINISH,
+    LOAD,
+    MODEL,
+    NANOSECOND,
+    OUTPUT,
+    OUTPUT_LENGTH,
+    PROMPT,
+    PROMPT_LENGTH,
+    PROMPT_TOKENS,
+    QUEUE,
+    REPLICA_COLUMNS,
+    ROUTED,
+    SCHEDULED,
+    SLO_E2E,
+    SLO_ITL,
+    SLO_TTFT,
+    SPAN,
+    SUM,
+    TTFT,
+    WITHIN_SLO,
+    FleetArrays,
+)
+
+
+@compiled
+def bucket(fleet: FleetArrays, kind: int, value: int) -> int:
+    """The first bucket whose bound is at least ``value``."""
+    index = 0
+    for column in range(SPAN):
+        index += 1 if fleet.bounds[kind, column] < value else 0
+    return index
+
+
+@compiled
+def observe(fleet: FleetArrays, row: int, kind: int, value: int, unit: int) -> None:
+    """One observation of a replica; ``unit``: what its sum is counted in."""
+    first = REPLICA_COLUMNS + kind * SPAN
+    fleet.state[row, first + bucket(fleet, kind, value)] += 1
+    fleet.state[row, first + SUM] += value // unit
+
+
+@compiled
+def observe_at_gate(fleet: FleetArrays, kind: int, value: int) -> None:
+    """One observation of the gateway, a time."""
+    first = GATE_HISTOGRAMS + kind * SPAN
+    fleet.gate[first + bucket(fleet, kind, value)] += 1
+    fleet.gate[first + SUM] += value // NANOSECOND
+
+
+@compiled
+def observe_steps(fleet: FleetArrays, row: int, steps: int, shortest: int, growth: int) -> None:
+    """The gaps before the tokens of ``steps`` steps; step i lasts ``shortest + i * growth`` for every sequence."""
+    sequences = fleet.state[row, DECODING]
+    first = REPLICA_COLUMNS + ITL * SPAN
+    whole = steps * shortest + growth * (steps * (steps - 1) // 2)
+    fleet.state[row, first + SUM] += whole // NANOSECOND * sequences
+    counted, index = 0, bucket(fleet, ITL, shortest)
+    last = bucket(fleet, ITL, shortest + growth * (steps - 1))
+    while index < last:
+        below = (fleet.bounds[ITL, index] - shortest) // growth + 1
+        fleet.state[row, first + index] += (below - counted) * sequences
+        counted = below
+        index += 1
+    fleet.state[row, first + last] += (steps - counted) * sequences
+
+
+@compiled
+def tally_first_token(
+    fleet: FleetArrays,
+    row: int,
+    request: int,
+    now: int,
+) -> None:
+    """A request has its first token."""
+    fleet.got[request, FIRST] = now
+    fleet.state[row, FIRST_TOKENS] += 1
+    fleet.state[row, PROMPT_TOKENS] += fleet.asked[request, PROMPT]
+    observe(fleet, row, TTFT, now - fleet.got[request, ROUTED], NANOSECOND)
+    observe_at_gate(fleet, GATE_TTFT, now - fleet.asked[request, AT])
+
+
+@compiled
+def tally_finish(
+    fleet: FleetArrays,
+    row: int,
+    request: int,
+    now: int,
+) -> None:
+    """A request has all its tokens."""
+    fleet.got[request, LAST] = now
+    fleet.got[request, CODE] = IS_FINISHED
+    fleet.events[LOAD, row] -= 1
+    fleet.state[row, COMPLETED] += 1
+    fleet.state[row, LATEST_FINISH] = now
+    observe(fleet, row, E2E, now - fleet.got[request, ROUTED], NANOSECOND)
+    observe(fleet, row, QUEUE, fleet.got[request, SCHEDULED] - fleet.got[request, ROUTED], NANOSECOND)
+    whole = now - fleet.asked[request, AT]
+    fleet.gate[FINISHED] += 1
+    fleet.gate[JUDGED] += 1
+    observe_at_gate(fleet, GATE_E2E, whole)
+    if fleet.engine[MODEL] == DYNAMIC:
+        fleet.gate[WITHIN_SLO] += 1 if whole <= fleet.engine[SLO_E2E] else 0
+        return
+    output = fleet.asked[request, OUTPUT]
+    observe(fleet, row, PROMPT_LENGTH, fleet.asked[request, PROMPT], 1)
+    observe(fleet, row, OUTPUT_LENGTH, output, 1)
+    first = fleet.got[request, FIRST]
+    decoding = now - first
+    if output > 1:
+        observe_at_gate(fleet, GATE_ITL, decoding // (output - 1))
+    # Mean gap <= threshold, without a division.
+    is_fast = fleet.engine[SLO_ITL] >= decoding or decoding <= fleet.engine[SLO_ITL] * (output - 1)
+    is_prompt = first - fleet.asked[request, AT] <= fleet.engine[SLO_TTFT]
+    fleet.gate[WITHIN_SLO] += 1 if is_fast and is_prompt and whole <= fleet.engine[SLO_E2E] else 0
