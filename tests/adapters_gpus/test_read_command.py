@@ -63,6 +63,23 @@ def test_for_a_person(name: str, figures: list[str], monkeypatch: pytest.MonkeyP
     assert "unfit" in result.stdout
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("dcgm_4.5_whole", id="whole"),
+        pytest.param("dcgm_4.8_mig", id="MIG"),
+        pytest.param("dcgm_4.4_time_sliced", id="time-sliced"),
+        pytest.param("dcgm_2.4_sentinels", id="sentinels"),
+        pytest.param("amd_1.4", id="AMD"),
+    ],
+)
+def test_gpu_metrics_are_said_to_be_unfit_to_scale_on(name: str) -> None:
+    told = json.loads(read(name, "--output", "json").stdout)
+    assert [warning for warning in told["warnings"] if "alone unfit to scale on" in warning]
+    assert told["devices"]
+    assert all("unknown" in signal for signal in told["signals"].values())
+
+
 def test_an_engines_page_has_no_devices() -> None:
     page = PAGES.parent / "scrapes" / "vllm_0.32_cpu_idle.prom"
     told = json.loads(CliRunner().invoke(app, ["read", str(page), "--output", "json"]).stdout)
