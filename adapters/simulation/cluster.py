@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -107,9 +108,10 @@ class SimulatedCluster:
         """Replicas last asked for, all variants together."""
         return sum(count for (owner, _), count in self._targets.items() if owner == service)
 
-    def count(self, service: ServiceId, phase: Phase) -> int:
-        """Replicas of a service in that phase."""
-        return sum(each.service == service and each.phase is phase for each in self._records.values())
+    def counts(self, service: ServiceId) -> Counter[Phase]:
+        """Replicas of a service by phase."""
+        self._end_drained()
+        return Counter(each.phase for each in self._records.values() if each.service == service)
 
     def record(self, name: str) -> Record | None:
         """The replica of that name while it exists."""

@@ -34,6 +34,7 @@ TTFT_BOUNDS_S = (
 )
 
 _TICK_S = 1e-6  # clocks that show seconds since the epoch can't tell less apart
+_PART = 1e-6  # of a request; sums of parts are no more exact
 _NO_BUCKETS = np.empty(0)
 
 
@@ -242,6 +243,14 @@ class FluidFleet:
             missed[came] += max(0.0, self._accepted[came + 1] - max(self._served[step], self._accepted[came]))
         missed[step:] += self._arrivals[step:]
         return missed
+
+    def waits_s(self) -> NDArray[np.float64]:
+        """How many seconds the last request of each second waited; NaN where that is not over, or there was none."""
+        step = self._step
+        served_in = np.searchsorted(self._served[: step + 1], self._accepted[1:] - _PART) - 1
+        waits = served_in - np.arange(len(self._arrivals), dtype=np.float64)
+        waits[(served_in >= step) | (np.diff(self._accepted) <= 0)] = np.nan
+        return np.maximum(waits, 0.0)
 
     def _queue(self) -> float:
         return float(self._accepted[self._step] - self._served[self._step])

@@ -1,0 +1,118 @@
+"""The simulated world of one run, its faults included, behind the controller's ports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from adapters.simulation.clock import Order, VirtualClock
+from adapters.simulation.cluster import Served, SimulatedCluster
+from adapters.simulation.engine_fleet import EngineFleet
+from adapters.simulation.fault_schedule import schedule
+from adapters.simulation.faulty_ports import FaultyActuator, FaultyInventory, FaultySource
+from adapters.simulation.fluid_fleet import FluidFleet
+from adapters.simulation.places import Places
+from adapters.simulation.replicas import ReplicaKind
+from adapters.simulation.source import Scraping, SimulatedSource
+from autoscaler.domain.cluster import Phase
+from autoscaler.domain.service import Slo
+from autoscaler.ports import Inventory, MetricsSource, ReplicaActuator
+from loadtests.simulation.scoring import FluidJudge, Judge, RequestJudge
+from loadtests.simulation.setup import SERVICE, EngineServing, FluidServing, Setup
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The fleet at one moment of the timeline."""
+
+    at_s: float
+    ready: int
+    starting: int
+    draining: int
+    failed: int
+    desired: int
+
+
+class World:
+    """Clock, cluster and what is seen of it. Equal setups and seeds make equal worlds."""
+
+    def __init__(self, setup: Setup, seed: int) -> None:
+        cluster_seed, source_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
+        self.setup = setup
+        self.clock = VirtualClock()
+        self.judge, kinds = _fleet(setup.serving, setup.kinds, setup.slo)
+        self.cluster = SimulatedCluster(
+            clock=self.clock,
+            services=[Served(service=SERVICE, fleet=self.judge.fleet, kinds=kinds, drain_limit_s=setup.drain_limit_s)],
+            seed=cluster_seed,
+            places=Places(setup.places),
+        )
+        self.cluster.begin_with(SERVICE, setup.kinds[0].variant, setup.initial)
+        schedule(setup.faults, clock=self.clock, cluster=self.cluster, service=SERVICE)
+        self._source_seed = source_seed
+        self.inventory: Inventory = FaultyInventory(self.cluster, clock=self.clock, faults=setup.faults)
+        self.actuator: ReplicaActuator = FaultyActuator(self.cluster, clock=self.clock, faults=setup.faults)
+        self.looks: list[Look] = []
+        self.clock.every(setup.record_s, self._look, Order.RECORD)
+
+    def source(self, scraping: Scraping) -> MetricsSource:
+        """The metrics, collected in this way, with the faults of the run."""
+        source = SimulatedSource(
+            clock=self.clock,
+            cluster=self.cluster,
+            scraping=scraping,
+            seed=self._source_seed,
+            gateways=(SERVICE,) if self.setup.gateway else (),
+        )
+        return FaultySource(source, clock=self.clock, faults=self.setup.faults)
+
+    def finish(self) -> None:
+        """Let the rest of the run happen."""
+        self.clock.wait_until(self.clock.begin_s + self.setup.duration_s)
+        self.cluster.fleet(SERVICE)
+
+    def _look(self) -> None:
+        count = self.cluster.counts(SERVICE)
+        self.looks.append(
+            Look(
+                at_s=self.clock.elapsed_s,
+                ready=count[Phase.READY],
+                starting=count[Phase.STARTING],
+                draining=count[Phase.DRAINING],
+                failed=count[Phase.FAILED],
+                desired=self.cluster.asked(SERVICE),
+            )
+        )
+
+
+def _fleet(
+    serving: FluidServing | EngineServing, kinds: tuple[ReplicaKind, ...], slo: Slo
+) -> tuple[Judge, tuple[ReplicaKind, ...]]:
+    """What serves, and the kinds of replica with the way in which each is added to it."""
+    if isinstance(serving, EngineServing):
+        engines = EngineFleet(
+            serving.requests,
+            times=serving.times,
+            shape=serving.shape,
+            slo=slo,
+            router=serving.router,
+            held_limit=serving.held_limit,
+            held_s=serving.held_s,
+        )
+        return RequestJudge(engines, serving.requests, slo), kinds
+    fluid = FluidFleet(serving.arrivals.arrivals, serving.model)
+    weighted = tuple(_with_add(kind, fluid, serving.weights.get(kind.variant, 1.0)) for kind in kinds)
+    return FluidJudge(fluid), weighted
+
+
+def _with_add(kind: ReplicaKind, fleet: FluidFleet, weight: float) -> ReplicaKind:
+    return ReplicaKind(
+        variant=kind.variant,
+        startup=kind.startup,
+        scheduling=kind.scheduling,
+        repartition=kind.repartition,
+        cost=kind.cost,
+        add=partial(fleet.add, weight=weight),
+    )
