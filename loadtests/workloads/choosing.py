@@ -1,12 +1,14 @@
-"""A word that a user typed -> the workload it names: a file, a shipped digest, or a formula."""
+"""A word that a user typed -> the workload it names: a file, a fetched public trace, a shipped digest, a formula."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from loadtests.digest import SHIPPED, shipped
 from loadtests.lengths import parse_lengths
 from loadtests.rates import parse_formula
+from loadtests.workloads.public_traces import default_cache, public_trace
 from loadtests.workloads.rate_files import KINDS as RATE_KINDS
 from loadtests.workloads.rate_files import rate_columns, read_rates
 from loadtests.workloads.rate_series import RateSeries, of_digest, of_profile
@@ -20,13 +22,20 @@ AnyWorkload = RecordedRequests | RateSeries
 _FORMULA_PROMPTS, _FORMULA_OUTPUTS = parse_lengths("1024~0.8"), parse_lengths("256~0.8")
 
 
-def chosen_workload(word: str) -> AnyWorkload:
+def chosen_workload(word: str, *, cache: Path | None = None) -> AnyWorkload:
     """The workload of a file (``FILE.csv``, or ``FILE.csv#COLUMN`` for one client of a table), of a digest that
-    comes with the project, or of a formula. Raises ValueError.
+    comes with the project, of a public trace that was fetched into ``cache``, or of a formula. Raises ValueError.
     """
     file, _, column = word.partition("#")
     if Path(file).is_file():
         return of_file(Path(file), column=column or None)
+    public = public_trace(word)
+    if public is not None:
+        cached = (cache or default_cache()) / public.cached_file
+        if not cached.is_file():
+            raise ValueError(f"{word} is not fetched yet: gpu-autoscaler fetch-traces {word}")
+        read = of_file(cached)
+        return dataclasses.replace(read, name=word, about=f"{read.about}, {public.licence}, cite {public.cite}")
     digests = sorted(each.stem for each in SHIPPED.glob("*.json"))
     if word in digests:
         return of_digest(shipped(word))
