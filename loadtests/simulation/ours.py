@@ -42,7 +42,7 @@ class Ours:
 
 
 # No more than has to be given: everything else is as shipped.
-SHIPPED = Ours(text="services: [{name: service, slo: {ttft: 2s}, command: serve}]")
+SHIPPED = Ours(text="services: [{name: service, slo: {ttft: 2s}, command: 'serve --port {port}'}]")
 
 
 @dataclass(slots=True)
