@@ -20,6 +20,9 @@ _LEAST_S, _MOST_S = 1e-7, 1e4
 _MOST_BATCH = 1e5
 _PRIOR = 0.01  # weight of "twice the batch takes twice as long", which promises nothing from batching
 _BEYOND_SEEN = 2.0  # batches so much larger than any seen are counted on
+# A window of a busy instance reads up to so much above 1: executions are counted whole though the window cuts its first
+# and last, and durations are means over requests. A second instance taken for one is the safe side.
+_BUSY_ERROR = 0.25
 _DIGITS = 2  # of what the rate is computed from: a fit that wavers in the third doesn't move it
 
 # Columns of the rows: when, mean batch, seconds of an execution, executing instances, bucket.
@@ -72,7 +75,7 @@ def capacity_of(rows: Array, *, variant: Variant, slo: Slo) -> ReplicaCapacity |
     time = fitted(rows)
     seen = float(rows[:, _BATCH].max())
     largest = variant.max_num_seqs or max(1, math.ceil(_BEYOND_SEEN * seen - 1e-9))
-    instances = max(1, math.ceil(float(rows[:, _BUSY].max()) - 0.05))
+    instances = max(1, math.ceil(float(rows[:, _BUSY].max()) - _BUSY_ERROR))
     rounded = BatchTime(alpha_s=_rounded(time.alpha_s), beta_s=_rounded(time.beta_s))
     rps = rate_in_time(rounded, slo, largest=largest, instances=instances)
     told = f"an execution takes {time.alpha_s:.3g} s + {time.beta_s:.3g} s x batch ({len(rows)} windows)"

@@ -7,16 +7,13 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from autoscaler.domain.demand import Demand
 from autoscaler.domain.plan import Reason, Stage
 from tests.e2e.local_stack import Answer, Load, LocalStack, ask, until
-
-if TYPE_CHECKING:
-    from tests.engines.conftest import EngineCommand
+from tests.engines.install_vllm import Launch
 
 pytestmark = pytest.mark.engines
 
@@ -59,7 +56,7 @@ def saturated_rps(port: int) -> float:
 
 
 @pytest.mark.timeout(1500)
-def test_overload_starts_a_second_vllm_and_quiet_takes_it_back(stack: LocalStack, vllm_command: EngineCommand) -> None:
+def test_overload_starts_a_second_vllm_and_quiet_takes_it_back(stack: LocalStack, vllm_command: Launch) -> None:
     stack.configure(
         {
             "name": "tiny",
@@ -67,7 +64,7 @@ def test_overload_starts_a_second_vllm_and_quiet_takes_it_back(stack: LocalStack
             "slo": {"ttft": f"{TTFT_S}s", "itl": f"{ITL_S}s", "share": 0.9},
             # Each replica has one core of its own, as it would have a GPU: two serve twice as much as one.
             "command": ["taskset", "-c", "{devices}", *vllm_command.command],
-            "env": {**dict(vllm_command.env), "OMP_NUM_THREADS": "1"},
+            "env": {**vllm_command.env, "OMP_NUM_THREADS": "1"},
             "devices": {"count": 1},
             "model": vllm_command.model,
             "maxReplicas": 2,
