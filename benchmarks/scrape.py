@@ -1,65 +1,27 @@
-"""CPU time to read each engine's page, beside prometheus_client's full parse of the same pages.
+"""CPU time to read each engine's page, beside prometheus_client's full parse of the same pages, and to scrape a fleet.
 
-``python -m benchmarks.scrape [--pages N] [--only PART]``: every page differs from the last in all its values, and each
-reading is checked against what was written into its page. The target is 0.2 ms for a page of 430 samples, in proportion
-for larger ones, and 0.1 ms at least for smaller ones: half of it a reading costs whatever its page.
+``python -m benchmarks.scrape [--pages N] [--only PART] [--rounds N]``: every page differs from the last in all its
+values, and each reading is checked against what was written into its page. The target is 0.2 ms for a page of 430
+samples, in proportion for larger ones, and 0.1 ms at least for smaller ones: half of it a reading costs whatever its
+page. The fleet is that of ``benchmarks.scrape_network``.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import time
-from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from adapters.engines.page_reader import PageReader
 from autoscaler.domain.reading import EngineReading, Unknown
+from benchmarks import scrape_network
+from benchmarks.changing_pages import PAGES, ChangingPage, recorded
 
-SCRAPES = Path(__file__).parents[1] / "tests" / "fixtures" / "scrapes"
-PAGES = (
-    *("vllm_0.32_cpu_overloaded.prom", "sglang_0.4_overloaded.prom", "sglang_dp2_tp2.prom", "tgi_3_overloaded.prom"),
-    *("triton_cpu_loaded.prom", "triton_trtllm_ensemble.prom", "trtllm_serve.prom", "nim_llama.prom"),
-    *("dynamo_frontend.prom", "lmdeploy_dp2.prom"),
-)
 TARGET_MS = 0.2
 TARGET_SAMPLES = 430
 LEAST_TARGET_MS = 0.1
 _LIBRARY_PAGES = 50
-_VALUE = re.compile(rb"^([^#\n].*? )([0-9.e+-]+)$", re.MULTILINE)
-
-
-class ChangingPage:
-    """A recorded page with every whole value but zero (counts, buckets, gauges) raised by the same number.
-
-    Cumulative buckets stay in order that way; values with a fraction, times and ratios among them, are kept, their last
-    digit apart.
-    """
-
-    def __init__(self, recorded: bytes) -> None:
-        self._parts = _VALUE.split(recorded)
-
-    @property
-    def samples(self) -> int:
-        """Samples on the page."""
-        return len(self._parts) // 3
-
-    def at(self, step: int) -> bytes:
-        """The page at this step."""
-        parts = list(self._parts)
-        for index in range(2, len(parts), 3):
-            parts[index] = _raised(parts[index], step)
-        return b"".join(parts)
-
-
-def _raised(text: bytes, step: int) -> bytes:
-    value = float(text)
-    if value == 0:
-        return text
-    if value.is_integer():
-        return b"%d" % (int(value) + step)
-    return text if b"e" in text else text + b"%d" % (step % 10)
 
 
 def read_ms(page: ChangingPage, pages: int) -> float:
@@ -101,23 +63,29 @@ def check(first: EngineReading | Unknown, reading: EngineReading | Unknown, step
 
 
 def main() -> None:
-    """Print a line for each page; exit 1 where one is above its target."""
+    """Print a line for each page, and the fleet's; exit 1 where one is above its target."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pages", type=int, default=10_000, help="pages to read of each (default: 10000)")
     parser.add_argument("--only", default="", help="only pages with this in their name")
+    parser.add_argument("--rounds", type=int, default=20, help="seconds of scraping a fleet; 0: none (default: 20)")
     given = parser.parse_args()
-    print("page                            samples   ms of CPU  target   prometheus_client  ratio")
+    print("page                            samples   ms of CPU  target  s for 10,000   prometheus_client  ratio")
     slow = []
     for name in PAGES:
         if given.only not in name:
             continue
-        page = ChangingPage((SCRAPES / name).read_bytes())
+        page = recorded(name)
         target = max(LEAST_TARGET_MS, TARGET_MS * page.samples / TARGET_SAMPLES)
         library = library_ms(page, min(given.pages, _LIBRARY_PAGES))
         ours = read_ms(page, given.pages)
-        print(f"{name:<32}{page.samples:>7}{ours:>12.3f}{target:>8.3f}{library:>20.3f}{library / ours:>7.0f}")
+        figures = (
+            f"{page.samples:>7}{ours:>12.3f}{target:>8.3f}{10 * ours:>14.2f}{library:>20.3f}{library / ours:>7.0f}"
+        )
+        print(f"{name:<32}{figures}", flush=True)
         if ours > target:
             slow.append(name)
+    if given.rounds and not scrape_network.compare(rounds=given.rounds):
+        slow.append("the fleet")
     if slow:
         raise SystemExit(f"above the target: {', '.join(slow)}")
 
