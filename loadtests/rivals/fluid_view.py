@@ -19,7 +19,7 @@ _IDLE = Unknown(UnknownReason.NO_OBSERVATIONS, "nothing was served")
 
 
 class Curves(NamedTuple):
-    """Cumulative ``arrived`` and ``served``, the running sum of ``served``, and ``replicas`` that served each second."""
+    """Cumulative ``arrived`` and ``served``, the sum of ``served`` so far, ``replicas`` that served each second."""
 
     arrived: Floats
     served: Floats
