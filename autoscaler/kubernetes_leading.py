@@ -32,13 +32,13 @@ from adapters.wallclock import WallClock
 from autoscaler.compose import JoinedSource, build_controller
 from autoscaler.config.kubernetes_settings import KubernetesSettings, ScrapeSettings
 from autoscaler.controller import Controller, Ports
-from autoscaler.device_pages import ExporterReader
 from autoscaler.domain.cluster import ClusterSnapshot, Replica
 from autoscaler.domain.params import Params, Plans
 from autoscaler.domain.plan import ServiceDecision
 from autoscaler.domain.reading import EngineReading, Observations, is_known
 from autoscaler.domain.resource import AutoscalerResource, RefusedResource, ResourceProblem
 from autoscaler.domain.service import Engine, Service, ServiceId
+from autoscaler.exporter_reading import ExporterReader
 from autoscaler.kubernetes_telling import Telling
 from autoscaler.ports import Journal, MetricsSource, PortError
 from autoscaler.reporting import Reporter

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from autoscaler.manifest_sources import ClusterService, service_of_cluster, service_of_file
 from autoscaler.manifests import (
     DEFAULT_KUBERNETES,
     DEFAULT_SCALER_ADDRESS,
@@ -21,6 +20,9 @@ from autoscaler.manifests import (
     hpa_manifests,
     keda_manifests,
 )
+
+if TYPE_CHECKING:
+    from autoscaler.manifest_sources import ClusterService
 
 app = typer.Typer(
     help="Print objects that let an HPA or KEDA follow the published number of replicas.", no_args_is_help=True
@@ -117,6 +119,8 @@ def keda(
 
 def _found(name: str, place: _Place) -> ClusterService:
     """The service, and the version of its cluster as far as that is known. Raises ManifestError."""
+    from autoscaler.manifest_sources import ClusterService, service_of_cluster, service_of_file
+
     if place.file is None:
         return service_of_cluster(name, namespace=place.namespace, kubeconfig=place.kubeconfig, context=place.context)
     if place.kubeconfig is not None or place.context is not None:

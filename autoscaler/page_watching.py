@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from adapters.engines.reading_report import PageReport, SignalReport
 from adapters.engines.report_rates import rates_between
-from autoscaler.ports import Clock
+
+if TYPE_CHECKING:
+    from autoscaler.ports import Clock
 
 
 def watched(

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from adapters.engines.detection import TABLES
 from adapters.engines.exposition import MAX_LINE_BYTES
-from adapters.engines.fetching import FetchedPage
+from adapters.engines.fetched import FetchedPage
 from adapters.engines.page_reader import PageReader
 from adapters.engines.reading_report import report_page, to_json
 from adapters.engines.signals import MAX_COUNT, MAX_FRACTION, EngineTable

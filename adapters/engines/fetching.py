@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from dataclasses import dataclass
 from http import HTTPStatus
 
 import aiohttp
 from yarl import URL
 
 from adapters.engines.content import wrong_type
+from adapters.engines.fetched import FetchedPage
 from autoscaler.domain.reading import Unknown, UnknownReason
 
-DEFAULT_TIMEOUT_S = 3.0
-DEFAULT_MAX_BYTES = 8 * 1024 * 1024
 _MAX_REDIRECTS = 3
 _REDIRECTS = frozenset(
     {
@@ -27,14 +25,6 @@ _REDIRECTS = frozenset(
 )
 _HEADERS = {"Accept": "text/plain;version=0.0.4,*/*;q=0.1", "Accept-Encoding": "identity"}
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedPage:
-    """A body, decompressed, and its Content-Type ("" where none was given)."""
-
-    body: bytes
-    content_type: str = ""
 
 
 def open_session(*, max_connections: int) -> aiohttp.ClientSession:

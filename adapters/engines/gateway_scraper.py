@@ -12,7 +12,8 @@ from types import TracebackType
 import aiohttp
 from yarl import URL
 
-from adapters.engines.fetching import DEFAULT_MAX_BYTES, DEFAULT_TIMEOUT_S, FetchedPage, fetch_page, open_session
+from adapters.engines.fetched import DEFAULT_MAX_BYTES, DEFAULT_TIMEOUT_S, FetchedPage
+from adapters.engines.fetching import fetch_page, open_session
 from adapters.engines.gateway_joining import JoinedGateways
 from adapters.engines.gateway_pages import WAITING, GatewayPageReader
 from autoscaler.domain.cluster import ClusterSnapshot

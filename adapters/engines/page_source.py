@@ -6,13 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import BinaryIO
 
-from adapters.engines.fetching import (
-    DEFAULT_MAX_BYTES,
-    DEFAULT_TIMEOUT_S,
-    FetchedPage,
-    fetch_page,
-    open_session,
-)
+from adapters.engines.fetched import DEFAULT_MAX_BYTES, DEFAULT_TIMEOUT_S, FetchedPage
 from autoscaler.domain.reading import Unknown, UnknownReason
 
 
@@ -41,5 +35,7 @@ def fetch_source(
 
 
 async def _fetch_once(url: str, timeout_s: float, max_bytes: int) -> FetchedPage | Unknown:
+    from adapters.engines.fetching import fetch_page, open_session  # a file needs no HTTP client, which takes long
+
     async with open_session(max_connections=1) as session:
         return await fetch_page(session, url, timeout_s=timeout_s, max_bytes=max_bytes)

@@ -11,13 +11,8 @@ from types import TracebackType
 
 import aiohttp
 
-from adapters.engines.fetching import (
-    DEFAULT_MAX_BYTES,
-    DEFAULT_TIMEOUT_S,
-    FetchedPage,
-    fetch_page,
-    open_session,
-)
+from adapters.engines.fetched import DEFAULT_MAX_BYTES, DEFAULT_TIMEOUT_S, FetchedPage
+from adapters.engines.fetching import fetch_page, open_session
 from adapters.engines.page_reader import PageReader
 from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica
 from autoscaler.domain.reading import EngineReading, Observations, Unknown, UnknownReason

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from adapters.engines.content import wrong_type
 from adapters.engines.detection import TABLES, detect
 from adapters.engines.exposition import PageParser, Series
-from adapters.engines.fetching import FetchedPage
+from adapters.engines.fetched import FetchedPage
 from adapters.engines.page_reader import NEVER, PageLayout, lay_out, parse_page
 from autoscaler.domain.reading import EngineReading, MaybeHistogram, Measured, Unknown
 from autoscaler.domain.service import Engine

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from adapters.engines.fetching import DEFAULT_TIMEOUT_S
+from adapters.engines.fetched import DEFAULT_TIMEOUT_S
 from adapters.kubernetes.election import Terms
 from adapters.local.template import GatewaySettings
 from adapters.serving.external.settings import ExternalMetricsSettings

@@ -9,13 +9,8 @@ from urllib.parse import urlsplit
 
 from adapters.engines.detection import TABLES
 from adapters.engines.exposition import PageParser
-from adapters.engines.fetching import (
-    DEFAULT_MAX_BYTES,
-    DEFAULT_TIMEOUT_S,
-    FetchedPage,
-    fetch_page,
-    open_session,
-)
+from adapters.engines.fetched import DEFAULT_MAX_BYTES, DEFAULT_TIMEOUT_S, FetchedPage
+from adapters.engines.fetching import fetch_page, open_session
 from adapters.engines.page_reader import lay_out, parse_page
 from adapters.engines.reading_report import report_page
 from adapters.kubernetes.connection import Collection, KubernetesApi

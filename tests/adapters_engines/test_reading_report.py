@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from adapters.engines.fetching import FetchedPage
+from adapters.engines.fetched import FetchedPage
 from adapters.engines.page_source import fetch_source
 from adapters.engines.reading_report import PageReport, SignalReport, report_page, to_json
 from autoscaler.domain.reading import Unknown, UnknownReason

@@ -11,7 +11,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from adapters.engines.fetching import FetchedPage
+from adapters.engines.fetched import FetchedPage
 from adapters.engines.reading_report import PageReport, report_page, to_json
 from adapters.engines.report_rates import rates_between
 from autoscaler.cli import app

@@ -11,10 +11,10 @@ import pytest
 from adapters.gpus.watching import DeviceWatch
 from adapters.kubernetes.gpu_exporters import ExporterPage
 from adapters.local.device_health import with_health
-from autoscaler.device_pages import ExporterReader
 from autoscaler.domain.cluster import Device
 from autoscaler.domain.gpu_reading import DevicesRead, GpuReading
 from autoscaler.domain.reading import Unknown, UnknownReason
+from autoscaler.exporter_reading import ExporterReader
 from tests.adapters_gpus.conftest import PAGES
 
 NOBODY = Unknown(UnknownReason.NOT_EXPORTED)

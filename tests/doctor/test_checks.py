@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.engines.fetching import FetchedPage
+from adapters.engines.fetched import FetchedPage
 from adapters.kubernetes.api_errors import NotFoundError
 from autoscaler.doctor.examination import CLUSTER_CHECKS, has_errors
 from autoscaler.doctor.finding import CheckId, Severity

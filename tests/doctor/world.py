@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from adapters.engines.fetching import FetchedPage
+from adapters.engines.fetched import FetchedPage
 from adapters.engines.reading_report import PageReport, report_page
 from adapters.kubernetes.api_errors import NotFoundError
 from adapters.kubernetes.raw_json import inner, written_moment
