@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from autoscaler.controller import Controller, Ports
 from autoscaler.domain.cluster import ClusterSnapshot
 from autoscaler.domain.params import Plans
-from autoscaler.domain.reading import EngineReading, GatewayReading, Observations, Unknown
+from autoscaler.domain.reading import AnyGatewayReading, EngineReading, Observations, Unknown
 from autoscaler.domain.state import ControllerState, Tick
 from autoscaler.ports import MetricsSource, Models
 from predictors.capacity import StepTimeCapacity
@@ -55,7 +55,7 @@ class JoinedSource:
     def read(self, snapshot: ClusterSnapshot) -> Observations:
         """All sources' readings, taken one after the other."""
         engines: dict[str, EngineReading | Unknown] = {}
-        gateways: dict[str, GatewayReading | Unknown] = {}
+        gateways: dict[str, AnyGatewayReading | Unknown] = {}
         at_s = snapshot.at_s
         for source in self._sources:
             part = source.read(snapshot)

@@ -9,7 +9,7 @@ from adapters.local.gateway_client import GatewayClient
 from adapters.local.routes import Endpoint
 from adapters.local.template import RoutePolicy
 from autoscaler.domain.cluster import ClusterSnapshot
-from autoscaler.domain.reading import GatewayReading, Observations, Unknown, UnknownReason
+from autoscaler.domain.reading import AnyGatewayReading, Observations, Unknown, UnknownReason
 from autoscaler.ports import Clock, PortError
 
 
@@ -72,7 +72,7 @@ class GatewaySource:
             missing = Unknown(UnknownReason.MISSING_SERIES, "the gateway has no route for the service")
         except PortError as error:
             read, missing = {}, Unknown(UnknownReason.UNREACHABLE, str(error))
-        gateways: dict[str, GatewayReading | Unknown] = {
+        gateways: dict[str, AnyGatewayReading | Unknown] = {
             service: read.get(service, missing) for service in sorted(services)
         }
         return Observations(at_s=now_s, engines={}, gateways=gateways)

@@ -144,6 +144,7 @@ class EngineReading:
     Of a batch server: ``pending``: requests that no execution has taken yet. ``exec_count``: executions, each of one
     batch. ``exec_items``: items of all these batches. ``exec_sum_s``: over finished requests, the time of the execution
     that each was part of (input, inference and output), so an execution of a batch of 8 requests counts eight times.
+    ``exec_time_s``: over executions, the time of each, counted once.
     """
 
     replica: str
@@ -174,6 +175,7 @@ class EngineReading:
     exec_count: Measured = _NO_BATCH_SERVER
     exec_items: Measured = _NO_BATCH_SERVER
     exec_sum_s: Measured = _NO_BATCH_SERVER
+    exec_time_s: Measured = _NO_BATCH_SERVER
     steps: Measured = _NO_STEPS
 
     @property
@@ -214,9 +216,29 @@ class GatewayReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignGatewayReading:
+    """What a gateway that is not ours says of a service, cumulative since ``started_s``.
+
+    ``at_least``: there may have been more arrivals than it tells, as where it counts requests at their end alone.
+    ``waiting``: requests that no replica has taken yet; ``in_flight``: all unanswered ones.
+    """
+
+    service: str
+    at_s: float
+    started_s: float
+    arrivals: float
+    waiting: Measured
+    in_flight: Measured
+    at_least: bool
+
+
+AnyGatewayReading = GatewayReading | ForeignGatewayReading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:
     """One round of scraping: a reading or the reason there is none, by replica name and by service."""
 
     at_s: float
     engines: dict[str, EngineReading | Unknown]
-    gateways: dict[str, GatewayReading | Unknown]
+    gateways: dict[str, AnyGatewayReading | Unknown]

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 from autoscaler.domain.cluster import Phase, Replica
 from autoscaler.domain.params import Params
-from autoscaler.domain.reading import EngineReading, GatewayReading, Measured, Observations, Unknown, UnknownReason
+from autoscaler.domain.reading import (
+    AnyGatewayReading,
+    EngineReading,
+    ForeignGatewayReading,
+    GatewayReading,
+    Measured,
+    Observations,
+    Unknown,
+    UnknownReason,
+)
 from autoscaler.domain.service import Slo
 from autoscaler.domain.state import Increment, ReplicaTrack, ServiceState, VariantLoad
 from autoscaler.policy.progress import Progress, is_stuck, observe, share_since
@@ -58,16 +67,20 @@ def look(replica: Replica, state: ServiceState, observations: Observations, now_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """What the gateway counted over ``span_s``, which is longer than a tick where it was silent meanwhile."""
+    """What the gateway counted over ``span_s``, which is longer than a tick where it was silent meanwhile.
+
+    ``at_least``: as of a ForeignGatewayReading.
+    """
 
     span_s: float
     arrivals: float
     judged: float
     within_slo: float
+    at_least: bool
 
 
 def gateway_progress(
-    reading: GatewayReading | Unknown | None, earlier: GatewayReading | None, *, now_s: float, params: Params
+    reading: AnyGatewayReading | Unknown | None, earlier: AnyGatewayReading | None, *, now_s: float, params: Params
 ) -> Counted | Unknown | None:
     """What the gateway counted since the last tick; None where the service has no gateway."""
     if reading is None or isinstance(reading, Unknown):
@@ -79,6 +92,8 @@ def gateway_progress(
     if earlier.at_s >= reading.at_s:
         return Unknown(UnknownReason.STALE, "no new figures of the gateway since the last tick")
     same = reading.started_s == earlier.started_s and reading.arrivals >= earlier.arrivals
+    judged, within_slo = _judged(reading)
+    before, within_before = _judged(earlier) if same else (0.0, 0.0)
     # What came in before a new start was counted by nobody: it is unknown, not none.
     since_s = earlier.at_s if same else max(earlier.at_s, reading.started_s)
     if since_s >= reading.at_s:
@@ -86,15 +101,21 @@ def gateway_progress(
     return Counted(
         span_s=reading.at_s - since_s,
         arrivals=reading.arrivals - (earlier.arrivals if same else 0.0),
-        judged=max(0.0, reading.judged - (earlier.judged if same else 0.0)),
-        within_slo=max(0.0, reading.within_slo - (earlier.within_slo if same else 0.0)),
+        judged=max(0.0, judged - before),
+        within_slo=max(0.0, within_slo - within_before),
+        at_least=isinstance(reading, ForeignGatewayReading) and reading.at_least,
     )
+
+
+def _judged(reading: AnyGatewayReading) -> tuple[float, float]:
+    """Requests compared with the SLO, and those within it: a gateway of others compares none."""
+    return (reading.judged, reading.within_slo) if isinstance(reading, GatewayReading) else (0.0, 0.0)
 
 
 def increment(
     slo: Slo,
     seen: Sequence[Seen],
-    gateway: GatewayReading | Unknown | None,
+    gateway: AnyGatewayReading | Unknown | None,
     counted: Counted | Unknown | None,
     *,
     now_s: float,
@@ -112,10 +133,13 @@ def increment(
         judged, within = counted.judged, counted.within_slo
     else:
         judged, within = _judge(slo, observed)
+    if isinstance(counted, Counted):
+        at_gateway = _share_of_tick(counted, span_s)
+        arrivals = max(arrivals, at_gateway) if counted.at_least else at_gateway
     return Increment(
         end_s=now_s,
         span_s=span_s,
-        arrivals=_share_of_tick(counted, span_s) if isinstance(counted, Counted) else arrivals,
+        arrivals=arrivals,
         observed_s=span_s * sum(isinstance(each.done, Progress) for each in blocking),
         live_s=span_s * (len(blocking) + gateway_blind),
         judged=judged,

@@ -13,12 +13,13 @@ from autoscaler.domain.cluster import Phase, Replica
 from autoscaler.domain.demand import Demand, DemandSource
 from autoscaler.domain.params import Params
 from autoscaler.domain.reading import (
+    AnyGatewayReading,
     EngineReading,
-    GatewayReading,
     Measured,
     Observations,
     Unknown,
     UnknownReason,
+    is_known,
 )
 from autoscaler.domain.service import Service
 from autoscaler.domain.state import Increment, LengthSums, ReplicaTrack, ServiceState
@@ -34,7 +35,7 @@ class Measurement:
 
     demand: Demand
     tracks: Mapping[str, ReplicaTrack]
-    gateway: GatewayReading | None
+    gateway: AnyGatewayReading | None
     increments: tuple[Increment, ...]
     lengths: LengthSums
     idle_since_s: float | None
@@ -68,7 +69,7 @@ def measure(
     return Measurement(
         demand=demand,
         tracks={each.replica.name: each.track for each in seen if each.track is not None},
-        gateway=gateway if isinstance(gateway, GatewayReading) else state.gateway,
+        gateway=state.gateway if gateway is None or isinstance(gateway, Unknown) else gateway,
         increments=increments,
         lengths=sums,
         idle_since_s=idle_since_s,
@@ -77,7 +78,7 @@ def measure(
 
 def _demand(
     seen: Sequence[Seen],
-    gateway: GatewayReading | Unknown | None,
+    gateway: AnyGatewayReading | Unknown | None,
     increments: tuple[Increment, ...],
     added: Increment | None,
     *,
@@ -104,17 +105,12 @@ def _demand(
         if not counted
         else Unknown(UnknownReason.UNREACHABLE, "not every replica was observed")
     )
-    held = gateway.waiting if isinstance(gateway, GatewayReading) else 0.0
     pages = [(each, each.reading) for each in seen if each.reading is not None]
-    known = isinstance(gateway, GatewayReading) or bool(pages)
-    backlog: Measured = held + _engine_backlog(pages) if known else nothing
-    in_flight: Measured = (
-        gateway.in_flight
-        if isinstance(gateway, GatewayReading)
-        else sum(or_none(page.waiting) + or_none(page.running) for _, page in pages)
-        if known
-        else nothing
-    )
+    held = nothing if gateway is None or isinstance(gateway, Unknown) else gateway.waiting
+    backlog: Measured = or_none(held) + _engine_backlog(pages) if pages or is_known(held) else held
+    in_flight = nothing if gateway is None or isinstance(gateway, Unknown) else gateway.in_flight
+    if isinstance(in_flight, Unknown) and pages:
+        in_flight = sum(or_none(page.waiting) + or_none(page.running) for _, page in pages)
     idle_since_s = _idle_since(state, added, tick_rps, in_flight, now_s=now_s, span_s=span_s)
     demand = Demand(
         at_s=now_s,
@@ -143,7 +139,7 @@ def _demand(
     return demand, idle_since_s
 
 
-def _why_nothing(seen: Sequence[Seen], gateway: GatewayReading | Unknown | None, state: ServiceState) -> Unknown:
+def _why_nothing(seen: Sequence[Seen], gateway: AnyGatewayReading | Unknown | None, state: ServiceState) -> Unknown:
     """The reason to give where no arrivals could be counted."""
     if isinstance(gateway, Unknown) and not seen:
         return gateway

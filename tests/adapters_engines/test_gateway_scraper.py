@@ -20,7 +20,7 @@ from adapters.local.gateway_metrics import ServiceMeter
 from adapters.local.gateway_page import page_of
 from autoscaler.domain.cluster import ClusterSnapshot, Target
 from autoscaler.domain.gateway import GatewayPage, GatewayPages
-from autoscaler.domain.reading import GatewayReading, Unknown, UnknownReason
+from autoscaler.domain.reading import AnyGatewayReading, GatewayReading, Unknown, UnknownReason
 from autoscaler.domain.service import ServiceId, Slo
 from tests.adapters_engines.conftest import Serve
 
@@ -85,11 +85,11 @@ def scraping(
         yield one
 
 
-def read(scraper: GatewayScraper, *, replicas: int = 1) -> Mapping[str, GatewayReading | Unknown]:
+def read(scraper: GatewayScraper, *, replicas: int = 1) -> Mapping[str, AnyGatewayReading | Unknown]:
     return scraper.read(snapshot(replicas)).gateways
 
 
-def known(reading: GatewayReading | Unknown) -> GatewayReading:
+def known(reading: AnyGatewayReading | Unknown) -> GatewayReading:
     assert isinstance(reading, GatewayReading), reading
     return reading
 

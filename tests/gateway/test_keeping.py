@@ -21,7 +21,7 @@ from adapters.local.gateway_process import GatewayProcess
 from adapters.local.routes import Endpoint, RouteTable
 from adapters.local.template import GatewaySettings
 from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica, Target
-from autoscaler.domain.reading import GatewayReading, Unknown, UnknownReason
+from autoscaler.domain.reading import AnyGatewayReading, GatewayReading, Unknown, UnknownReason
 from autoscaler.domain.service import ServiceId
 from autoscaler.ports import MetricsSource, RefusedError
 
@@ -191,7 +191,7 @@ async def ask(client: aiohttp.ClientSession, url: str) -> None:
         await answer.read()
 
 
-def read(readings: dict[str, GatewayReading | Unknown], service: ServiceId) -> GatewayReading:
+def read(readings: dict[str, AnyGatewayReading | Unknown], service: ServiceId) -> GatewayReading:
     reading = readings[service]
     assert isinstance(reading, GatewayReading)
     return reading

@@ -43,7 +43,7 @@ BEFORE = reading(at_s=100.0, started_s=50.0, arrivals=30.0)
 )
 def test_the_span_is_that_in_which_it_counted(now: GatewayReading, span_s: float, arrivals: float) -> None:
     counted = gateway_progress(now, BEFORE, now_s=now.at_s, params=Params())
-    assert counted == Counted(span_s=span_s, arrivals=arrivals, judged=arrivals, within_slo=arrivals)
+    assert counted == Counted(span_s=span_s, arrivals=arrivals, judged=arrivals, within_slo=arrivals, at_least=False)
 
 
 def test_what_has_only_just_started_has_counted_nothing_yet() -> None:
