@@ -9,6 +9,7 @@ from types import TracebackType
 
 from adapters.engines.gateway_scraper import GatewayScraper
 from adapters.engines.pods import PodScraper
+from adapters.engines.triton_statistics import WithStatistics
 from adapters.gpus.watching import DeviceWatch
 from adapters.kubernetes.collections import WatchedCluster
 from adapters.kubernetes.connection import KubernetesApi
@@ -37,7 +38,7 @@ from autoscaler.domain.params import Params, Plans
 from autoscaler.domain.plan import ServiceDecision
 from autoscaler.domain.reading import EngineReading, Observations, is_known
 from autoscaler.domain.resource import AutoscalerResource, RefusedResource, ResourceProblem
-from autoscaler.domain.service import Engine, Service, ServiceId
+from autoscaler.domain.service import Engine, Service, ServiceId, StatisticsApi
 from autoscaler.exporter_reading import ExporterReader
 from autoscaler.kubernetes_telling import Telling
 from autoscaler.ports import Journal, MetricsSource, PortError
@@ -86,6 +87,9 @@ class Leading:
             self._engines: dict[ServiceId, Engine] = {}
             scraper = self._scraper(prometheus, settings.scrape)
             opened.callback(scraper.close)
+            self._statistics: dict[ServiceId, StatisticsApi] = {}
+            engines = WithStatistics(scraper, apis=self._statistics)
+            opened.callback(engines.close)
             gateways = GatewayPods(
                 resources=resources.usable, pods=cluster.views.pods, namespace=namespace, now_s=clock.now_s
             )
@@ -198,6 +202,8 @@ class Leading:
         self._interval_s = params.interval_s
         self._engines.clear()
         self._engines.update({service.id: service.engine for service in services})
+        self._statistics.clear()
+        self._statistics.update({each.id: each.statistics for each in services if each.statistics})
         if services != self._configured:
             self._board.configure(services=services, stale_after_s=self._stale_after_s())
             self._configured = services

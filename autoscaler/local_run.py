@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from adapters.engines.pods import PodScraper
+from adapters.engines.triton_statistics import WithStatistics
 from adapters.gpus.nvml import NvmlReader
 from adapters.gpus.nvml_library import Nvml, load_nvml
 from adapters.gpus.watching import DeviceWatch
@@ -35,7 +36,7 @@ from autoscaler.domain.cluster import Device
 from autoscaler.domain.gpu_reading import OwnedDevice
 from autoscaler.domain.params import Plans
 from autoscaler.domain.plan import ServiceDecision
-from autoscaler.domain.service import Engine, ServiceId
+from autoscaler.domain.service import Engine, ServiceId, StatisticsApi
 from autoscaler.policy.device_attribution import owned
 from autoscaler.ports import Journal, PortError
 from autoscaler.reporting import Reporter
@@ -95,6 +96,9 @@ class LocalRun:
             self._engines: dict[ServiceId, Engine] = {}
             scraper = self._scraper()
             opened.callback(scraper.close)
+            self._statistics: dict[ServiceId, StatisticsApi] = {}
+            engines = WithStatistics(scraper, apis=self._statistics)
+            opened.callback(engines.close)
             journal = SqliteJournal(state.database, now_s=self._clock.now_s, retention=settings.retention)
             opened.callback(self._close_journal, journal)
             self.board = DecisionBoard(services=(), stale_after_s=60.0)
@@ -112,7 +116,7 @@ class LocalRun:
                 ports=Ports(
                     clock=self._clock,
                     inventory=self._cluster,
-                    metrics=JoinedSource([scraper, GatewaySource(gateway.client, self._clock)]),
+                    metrics=JoinedSource([engines, GatewaySource(gateway.client, self._clock)]),
                     actuator=self._cluster,
                     store=self.board,
                     journal=self._with_a_past(journal),
@@ -201,6 +205,8 @@ class LocalRun:
         self.settings = settings
         self._in_force = Plans(services=settings.services, params=settings.params)
         self._engines.update({service.id: service.engine for service in settings.services})
+        self._statistics.clear()
+        self._statistics.update({each.id: each.statistics for each in settings.services if each.statistics})
         self.board.configure(services=settings.services, stale_after_s=max(4 * settings.params.interval_s, 10.0))
         self._place()
 

@@ -27,6 +27,7 @@ _VALUES = {
     "username": "reader",
 }
 _EXAMPLES = {
+    "StatisticsSection": ({"protocol": "grpc", "port": 8001},),
     "PolicySection": ([{"type": "Percent", "value": 100, "periodSeconds": 60}],),
     "DevicesSection": ({"kind": "gpu", "count": 2},),
     "StepTimeSection": (

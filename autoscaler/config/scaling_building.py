@@ -11,6 +11,7 @@ from autoscaler.config.scaling_schema import (
     RulesSection,
     ScalingSection,
     SloSection,
+    StatisticsSection,
     StepTimeSection,
 )
 from autoscaler.domain.capacity import StepTime
@@ -24,6 +25,8 @@ from autoscaler.domain.service import (
     Service,
     ServiceId,
     Slo,
+    StatisticsApi,
+    StatisticsProtocol,
     Variant,
 )
 
@@ -37,6 +40,7 @@ def service_of(service: ServiceId, section: ScalingSection, variants: Sequence[V
         slo=slo_of(section.slo),
         variants=tuple(variants),
         engine=section.engine,
+        statistics=_statistics(section.statistics),
         bounds=Bounds(min_replicas=section.min_replicas, max_replicas=section.max_replicas, spare=section.spare),
         behavior=Behavior(scale_up=_rules(section.behavior.scale_up), scale_down=_rules(section.behavior.scale_down)),
         idle=IdlePolicy(after_s=section.idle.after, min_uptime_factor=section.idle.min_uptime_factor),
@@ -44,6 +48,13 @@ def service_of(service: ServiceId, section: ScalingSection, variants: Sequence[V
         startup_s=section.startup,
         start_deadline_s=section.start_deadline,
     )
+
+
+def _statistics(section: StatisticsSection | None) -> StatisticsApi | None:
+    if section is None:
+        return None
+    usual = 8001 if section.protocol is StatisticsProtocol.GRPC else 8000
+    return StatisticsApi(protocol=section.protocol, port=section.port or usual)
 
 
 def slo_of(section: SloSection) -> Slo:

@@ -13,6 +13,7 @@ from autoscaler.config.document import Path
 from autoscaler.config.profiles import profile_of
 from autoscaler.config.scaling_schema import IdleSection, KindSection, ScalingSection, StepTimeSection
 from autoscaler.config.units import format_duration
+from autoscaler.domain.service import Engine
 
 Finding = tuple[Path, str]
 SectionT_co = TypeVar("SectionT_co", bound=ScalingSection, covariant=True)
@@ -53,6 +54,8 @@ def scaling_warnings(section: ScalingSection) -> Iterator[str]:
     """What is allowed but hardly meant."""
     if section.min_replicas > 0 and section.idle != IdleSection():
         yield f"idle has no effect, minReplicas is {section.min_replicas}"
+    if section.statistics is not None and section.engine is not Engine.TRITON:
+        yield f"statistics has no effect, engine is {section.engine}: only Triton has them (engine: triton)"
     if section.spare >= section.max_replicas:
         yield f"spare {section.spare} keeps it at maxReplicas {section.max_replicas} always"
 

@@ -20,6 +20,7 @@ from autoscaler.domain.service import (
     SelectPolicy,
     Service,
     Slo,
+    StatisticsProtocol,
     Variant,
 )
 
@@ -136,11 +137,23 @@ class KindSection(Section):
     """Tokens that the engine's KV cache holds."""
 
 
+class StatisticsSection(Section):
+    """Triton's statistics API, asked by Triton's own client (the extra ``triton``)."""
+
+    protocol: Annotated[StatisticsProtocol, Field(strict=False)]
+    """How it is asked."""
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """Port of the server. Unset: 8000 for http, 8001 for grpc. On one machine a replica's own {port} and {grpc_port}
+    go before it."""
+
+
 class ScalingSection(Section):
     """What is promised, the limits, and what is known of a replica."""
 
     engine: Annotated[Engine, Field(strict=False)] = default_of(Service, "engine")
     """Inference engine; auto tells it by its metrics page."""
+    statistics: StatisticsSection | None = None
+    """Triton's statistics, read beside its page for the time of its executions by batch size. Unset: the page alone."""
     slo: SloSection
     """What its requests are promised."""
     startup: Seconds = default_of(Service, "startup_s")

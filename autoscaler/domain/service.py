@@ -26,6 +26,21 @@ class Engine(StrEnum):
     LMDEPLOY = "lmdeploy"
 
 
+class StatisticsProtocol(StrEnum):
+    """How a server's statistics API is asked."""
+
+    HTTP = "http"
+    GRPC = "grpc"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatisticsApi:
+    """A server's statistics beside its metrics page, on ``port`` of the same host (unless the replica has its own)."""
+
+    protocol: StatisticsProtocol
+    port: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slo:
     """Latency thresholds in seconds and the share of requests that must meet all of them.
@@ -151,6 +166,7 @@ class IdlePolicy:
 class Service:
     """One inference service and all that a decision needs to know of the user's wishes.
 
+    ``statistics``: of its servers, where they are to be asked.
     ``startup_s``: the start-up time assumed until the first real start is measured.
     ``start_deadline_s``: a start that takes longer has failed. ``priority``: higher takes devices from lower.
     ``unschedulable_deadline_s``: a replica that no node takes for so long is given back, and its variant is not asked
@@ -161,6 +177,7 @@ class Service:
     slo: Slo
     variants: tuple[Variant, ...]
     engine: Engine = Engine.AUTO
+    statistics: StatisticsApi | None = None
     bounds: Bounds = Bounds()
     behavior: Behavior = Behavior()
     idle: IdlePolicy = IdlePolicy()

@@ -34,13 +34,15 @@ class ReplicaTrack:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLoad:
     """What batch servers executed in one tick: ``executions`` of ``items`` in all, of ``requests`` that finished, each
-    of which was part of an execution; ``exec_sum_s`` sums the durations of those over the requests.
+    of which was part of an execution; ``exec_sum_s`` sums the durations of those over the requests. ``exec_time_s``:
+    over the executions, each counted once; None where that is not told.
     """
 
     executions: float
     items: float
     requests: float
     exec_sum_s: float
+    exec_time_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

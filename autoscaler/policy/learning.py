@@ -209,7 +209,11 @@ def _sampled(
         )
         executed = load.batches
         if executed is not None and executed.executions > 0 and executed.requests > 0:
-            exec_s = executed.exec_sum_s / executed.requests
+            exec_s = (
+                executed.exec_sum_s / executed.requests
+                if executed.exec_time_s is None
+                else executed.exec_time_s / executed.executions
+            )
             sample = replace(
                 sample,
                 batch=executed.items / executed.executions,

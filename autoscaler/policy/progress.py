@@ -109,7 +109,13 @@ def _batches(now: EngineReading, then: EngineReading | None) -> BatchLoad | None
     exec_sum_s = _gained(now.exec_sum_s, then.exec_sum_s if then else None)
     if executions is None or items is None or requests is None or exec_sum_s is None:
         return None
-    return BatchLoad(executions=executions, items=items, requests=requests, exec_sum_s=exec_sum_s)
+    return BatchLoad(
+        executions=executions,
+        items=items,
+        requests=requests,
+        exec_sum_s=exec_sum_s,
+        exec_time_s=_gained(now.exec_time_s, then.exec_time_s if then else None),
+    )
 
 
 def sums_since(now: MaybeHistogram, then: MaybeHistogram | None) -> Sums | None:

@@ -144,7 +144,9 @@ def batches(parts: Sequence[BatchLoad | None]) -> BatchLoad | None:
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
         return None
+    times_s = [part.exec_time_s for part in known if part.exec_time_s is not None]
     return BatchLoad(
+        exec_time_s=sum(times_s) if len(times_s) == len(known) else None,
         executions=sum(part.executions for part in known),
         items=sum(part.items for part in known),
         requests=sum(part.requests for part in known),
