@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from autoscaler.domain.cluster import ClusterSnapshot
 from autoscaler.domain.learned import Learned
 from autoscaler.domain.plan import Decision
-from autoscaler.domain.reading import EngineReading, GatewayReading, Observations
+from autoscaler.domain.reading import AnyGatewayReading, EngineReading, Observations
 from autoscaler.domain.service import ServiceId
 
 
@@ -124,7 +124,7 @@ class ServiceState:
 
     seen_s: float
     tracks: Mapping[str, ReplicaTrack]
-    gateway: GatewayReading | None
+    gateway: AnyGatewayReading | None
     increments: tuple[Increment, ...]
     lengths: LengthSums
     forecaster: Learned
