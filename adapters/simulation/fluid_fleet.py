@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from adapters.simulation.array_fleet import TTFT_BOUNDS_S
 from adapters.simulation.fluid_outcomes import outcomes_of
 from adapters.simulation.fluid_steps import (
     EXPIRED,
@@ -26,12 +27,6 @@ from adapters.simulation.fluid_steps import (
     serve,
 )
 from adapters.simulation.serving import BucketCounts, GatewayPage, Outcomes, ReplicaPage
-
-# Bucket bounds of vLLM's time_to_first_token_seconds (vllm/v1/metrics/loggers.py), as far as they matter here.
-TTFT_BOUNDS_S = (
-    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
-    *(20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
-)
 
 _TICK_S = 1e-6  # clocks that show seconds since the epoch can't tell less apart
 _PART = 1e-6  # of a request; sums of parts are no more exact
