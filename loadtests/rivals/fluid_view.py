@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from autoscaler.domain.reading import Measured, Unknown, UnknownReason
 from loadtests.rivals.seen import Facts, Floats, PerReplica
 
+# Up to this many steps, plain Python is done before arrays are handed to compiled code.
+_FEW_STEPS = 4
 _TOO_EARLY = Unknown(UnknownReason.WARMING_UP, "nothing has been measured yet")
 _NO_TOKENS = Unknown(UnknownReason.NOT_EXPORTED, "the fluid model has no tokens")
 _IDLE = Unknown(UnknownReason.NO_OBSERVATIONS, "nothing was served")
@@ -52,7 +54,7 @@ class FluidView:
         self._curves = Curves(self.arrived, self.served, served_sum, self.replicas)
         # A memoryview gives plain numbers several times faster than an array does.
         self._a, self._s = self.arrived.data, self.served.data
-        self._as, self._ss = np.cumsum(self.arrived).data, served_sum.data
+        self._as, self._ss, self._r = np.cumsum(self.arrived).data, served_sum.data, self.replicas.data
         self._facts = facts
         self._service = round(facts.service_s)
         self._lag = math.ceil(lag_s)
@@ -67,8 +69,20 @@ class FluidView:
     def advance(self, until: int) -> None:
         """Serve with the present ready replicas up to that second."""
         if until > self._now:
-            _drain_fast(self._curves, self._now, until, self.ready, self._facts.capacity_rps)
+            if until - self._now <= _FEW_STEPS:
+                self._drain_few(until)
+            else:
+                _drain_fast(self._curves, self._now, until, self.ready, self._facts.capacity_rps)
             self._now, self.now_s = until, float(until)
+
+    def _drain_few(self, until: int) -> None:
+        room = self.ready * self._facts.capacity_rps
+        arrived, served, summed, replicas = self._a, self._s, self._ss, self._r
+        done, total = float(served[self._now]), float(summed[self._now])
+        for t in range(self._now + 1, until + 1):
+            done = min(arrived[t], done + room)
+            total += done
+            served[t], summed[t], replicas[t] = done, total, self.ready
 
     def rate_rps(self, window_s: float) -> Measured:
         """Arrivals per second over the window."""

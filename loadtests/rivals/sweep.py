@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from loadtests.rivals.fluid_view import FluidView
 from loadtests.rivals.seen import Bounds, Contender, Facts, Floats
 
+_STRIDE = 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepSetup:
@@ -118,33 +120,43 @@ def best_in_hindsight(
     setup: SweepSetup,
     *,
     share: float,
-    refinements: int = 3,
+    refinements: int = 4,
     told: Callable[[SweepResult], None] = lambda result: None,
 ) -> SweepResult | None:
-    """The cheapest run with at least ``share`` in SLO, over all knob values; None where there is none.
+    """The cheapest run with at least ``share`` in SLO over the knob's values; None where there is none.
 
-    Between the cheapest that reaches it and its neighbours ``refinements`` halvings look for a cheaper one. ``told``:
-    called with every run.
+    First every third value, then those between the cheapest that reaches it and the next cheaper one, then
+    ``refinements`` halvings of what is left between the two. ``told``: called with every run.
     """
-    runs: dict[float, SweepResult] = {}
+    values = contender.knob.values
+    runs: list[SweepResult] = []
 
     def run(knob: float) -> SweepResult:
-        if knob not in runs:
-            runs[knob] = sweep_run(contender, knob, setup)
-            told(runs[knob])
-        return runs[knob]
+        runs.append(sweep_run(contender, knob, setup))
+        told(runs[-1])
+        return runs[-1]
 
-    for value in contender.knob.values:
-        run(value)
+    coarse = sorted({*range(0, len(values), _STRIDE), len(values) - 1})
+    for at in coarse:
+        run(values[at])
+    best = _cheapest(runs, share)
+    if best is None:
+        return None
+    at = values.index(best.knob)
+    for between in range(max(0, at - _STRIDE + 1), at):
+        if between not in coarse:
+            run(values[between])
     for _ in range(refinements):
-        best = _cheapest(list(runs.values()), share)
-        if best is None:
-            return None
-        values = sorted(runs)
-        at = values.index(best.knob)
-        for neighbour in values[max(0, at - 1) : at + 2]:
-            run((best.knob + neighbour) / 2)
-    return _cheapest(list(runs.values()), share)
+        best = _cheapest(runs, share)
+        assert best is not None
+        # The next run on the cheaper side; it misses too much.
+        cheaper = max((r for r in runs if r.replica_hours < best.replica_hours), key=_hours, default=best)
+        run((best.knob + cheaper.knob) / 2)
+    return _cheapest(runs, share)
+
+
+def _hours(result: SweepResult) -> float:
+    return result.replica_hours
 
 
 def _cheapest(runs: list[SweepResult], share: float) -> SweepResult | None:
