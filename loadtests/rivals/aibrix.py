@@ -31,10 +31,13 @@ _SOURCE = "vllm-project/aibrix pkg/controller/podautoscaler/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApaSettings:
-    """``target``: metric a pod. Rates: largest factor in one decision. Tolerances: shares of the target."""
+    """``target``: metric a pod. Rates: largest factor in one decision. Tolerances: shares of the target.
+
+    ``window_s``: of the metric; 0: its present value, which APA uses directly.
+    """
 
     target: float
-    window_s: float = PANIC_WINDOW_S
+    window_s: float = 0.0
     up_tolerance: float = 0.1
     down_tolerance: float = 0.1
     max_up_rate: float = 2.0
