@@ -135,6 +135,7 @@ def single(
         detail=detail,
         nodes=(pod.node,) if pod.node else (),
         unschedulable_since_s=lived.since_s if lived.unschedulable and phase is Phase.STARTING else None,
+        failing_probe=lived.detail if phase is Phase.READY and pod.life is Life.UNREADY and not _silent(node) else None,
     )
 
 
@@ -181,7 +182,7 @@ def _phase(pod: PodView, node: NodeView | None, now_s: float, patience_s: float)
     doesn't its load is unknown, which is not none.
     """
     life, detail = pod.life, pod.lived.detail
-    silent = node is not None and node.heard is Heard.SILENT
+    silent = _silent(node)
     if life is Life.UNREADY:
         since_s = pod.lived.since_s
         flaps = since_s is not None and now_s - since_s < patience_s
@@ -191,6 +192,10 @@ def _phase(pod: PodView, node: NodeView | None, now_s: float, patience_s: float)
     if silent and pod.node:
         detail = _joined(f"node {pod.node} is not heard of any more", "" if phase is Phase.READY else detail)
     return phase, detail
+
+
+def _silent(node: NodeView | None) -> bool:
+    return node is not None and node.heard is Heard.SILENT
 
 
 def _ready_s(pod: PodView) -> float | None:
@@ -230,6 +235,9 @@ def _group(
         detail=detail,
         nodes=tuple(pod.node for pod in ordered if pod.node),
         unschedulable_since_s=min(waiting, default=None) if phase is Phase.STARTING else None,
+        failing_probe=next((each.failing_probe for each in members.values() if each.failing_probe), None)
+        if phase is Phase.READY
+        else None,
     )
     return replica, ordered
 

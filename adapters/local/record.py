@@ -84,4 +84,5 @@ class ReplicaRecord:
             grpc_port=self.grpc_port if serves else None,
             restarts=self.restarts,
             detail=self.detail,
+            failing_probe=self.detail if self.phase is Phase.READY and self.unready_since_s is not None else None,
         )

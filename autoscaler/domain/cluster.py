@@ -46,6 +46,7 @@ class Replica:
     A FAILED replica waits for its next start and is no capacity. ``nodes``: where it runs, in a cluster, one name for
     each of its pods that has a place. ``unschedulable_since_s``: since when no node would take it.
     ``http_port``, ``grpc_port``: its server's own ports, where it was given ports beside that of its page.
+    ``failing_probe``: what the readiness probe says that a READY one has failed lately, None where it has not.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Replica:
     unschedulable_since_s: float | None = None
     http_port: int | None = None
     grpc_port: int | None = None
+    failing_probe: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -315,7 +315,7 @@ def unready(after_s: float) -> PodView:
 def test_a_replica_that_is_briefly_not_ready_is_still_read() -> None:
     found = replica(unready(500), now_s=CREATED_S + 500 + FLAP_S - 1)
     assert (found.phase, found.metrics_url) == (Phase.READY, "http://10.1.0.7:8000/metrics")
-    assert found.detail == "no longer ready: ContainersNotReady"
+    assert (found.detail, found.failing_probe) == ("no longer ready: ContainersNotReady",) * 2
 
 
 def test_a_replica_that_is_not_ready_for_long_has_failed() -> None:
@@ -326,7 +326,7 @@ def test_a_silent_node_says_nothing_about_its_pods() -> None:
     """The control plane calls the pods of a silent node unready; nobody knows whether they are."""
     found = replica(unready(500), heard=Heard.SILENT, now_s=CREATED_S + 5000)
     assert (found.phase, found.nodes) == (Phase.READY, ("node-a",))
-    assert found.detail == "node node-a is not heard of any more"
+    assert (found.detail, found.failing_probe) == ("node node-a is not heard of any more", None)
     loading = view(
         "node-a", status(phase="Running", conditions=[SCHEDULED, NOT_READY], containers=[container(running(9))])
     )

@@ -223,10 +223,11 @@ def test_an_overloaded_replica_that_does_not_answer_stays_ready(stage: Stage) ->
     stage.run(300.0)
     assert stage.only().phase is Phase.READY
     assert "Silent" in stage.only().detail
+    assert stage.only().failing_probe == stage.only().detail
     assert stage.accepting() == ["chat-v-1"]
     stage.machine.make_ready()
     stage.run(2.0)
-    assert stage.only().detail == ""
+    assert (stage.only().detail, stage.only().failing_probe) == ("", None)
     assert stage.only().restarts == 0
 
 
