@@ -53,11 +53,14 @@ $(INSTALLED): constraints.txt pyproject.toml
 setup: $(INSTALLED) ## set up .venv, with the command gpu-autoscaler in .venv/bin
 
 .PHONY: demo
-demo: setup ## replay real traffic against a scaled fleet, about 3 minutes (ENGINE=vllm: real vLLM, 6 GB)
+demo: setup ## replay real traffic against a scaled fleet, about 3 minutes (ENGINE=vllm: real vLLM, 6 GB; ENGINE=triton: real Triton, 0.3 GB)
 	@engine=$(or $(ENGINE),emulated); set --; \
 	if [ "$$engine" = vllm ]; then \
-	    directory=$$($(BIN)/python tests/engines/install_vllm.py --directory) || exit 1; \
+	    directory=$$($(BIN)/python -m tests.engines.install_vllm --directory) || exit 1; \
 	    set -- --vllm-python "$$directory/bin/python" --vllm-model "$$directory/model"; \
+	elif [ "$$engine" = triton ]; then \
+	    directory=$$($(BIN)/python -m tests.engines.install_triton) || exit 1; \
+	    set -- --triton-home "$$directory"; \
 	fi; \
 	exec $(BIN)/python -m loadtests.demo --engine "$$engine" "$$@" $(DEMO_ARGS)
 
@@ -71,8 +74,9 @@ test-cluster: setup ## build a real control plane (from source, once, 15 minutes
 	$(BIN)/python -m pytest -m cluster --timeout 600 -n $(CLUSTER_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 .PHONY: test-engines
-test-engines: setup ## fetch real engines (6 GB, once) and run the tests on them
-	$(BIN)/python tests/engines/install_vllm.py > /dev/null
+test-engines: setup ## fetch real engines (6.4 GB, once) and run the tests on them
+	$(BIN)/python -m tests.engines.install_triton > /dev/null
+	$(BIN)/python -m tests.engines.install_vllm > /dev/null
 	$(BIN)/python -m pytest -m engines --timeout 900 $(PYTEST_ARGS)
 
 .PHONY: check
@@ -96,10 +100,11 @@ COMPILE = $(BIN)/python -m uv pip compile --quiet --universal --python-version 3
     --no-emit-index-url --no-header
 
 .PHONY: lock
-lock: setup ## choose the newest allowed versions anew (constraints.txt, tests/engines/vllm.txt)
+lock: setup ## choose the newest allowed versions anew (constraints.txt, tests/engines/*.txt)
 	$(COMPILE) --upgrade --all-extras pyproject.toml -o constraints.txt
 	$(COMPILE) --upgrade --no-annotate --overrides tests/engines/vllm-overrides.txt tests/engines/vllm.in \
 	    -o tests/engines/vllm.txt
+	$(COMPILE) --upgrade --no-annotate tests/engines/triton.in -o tests/engines/triton.txt
 
 .PHONY: clean
 clean: ## remove what was set up and cached in this checkout

@@ -58,7 +58,6 @@ def report(*, title: str, result: LoadResult, samples: Sequence[FleetSample], ca
 
 
 def _charts(result: LoadResult, samples: Sequence[FleetSample], card: Scorecard) -> tuple[Chart, ...]:
-    slo = result.head.slo
     return (
         Chart(
             heading="Demand and forecast",
@@ -71,6 +70,21 @@ def _charts(result: LoadResult, samples: Sequence[FleetSample], card: Scorecard)
             text="All that is paid for: ready, starting and draining. The dashed line is a fleet held at its peak.",
             html=_html(replica_chart(result, samples, static_replicas=card.baselines[0].peak_replicas)),
         ),
+        *_time_charts(result),
+    )
+
+
+def _time_charts(result: LoadResult) -> tuple[Chart, ...]:
+    slo = result.head.slo
+    if slo.e2e_s is not None and (slo.ttft_s, slo.itl_s) == (None, None):
+        return (
+            Chart(
+                heading="Time of an answer",
+                text="A dot for each request, at the second it was due; measured from then, so any waiting counts.",
+                html=_html(latency_chart(result, seconds=lambda record: record.ttft_s, limit_s=slo.e2e_s)),
+            ),
+        )
+    return (
         Chart(
             heading="Time to first token",
             text="A dot for each request, at the second it was due; measured from then, so any waiting counts.",

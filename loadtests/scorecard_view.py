@@ -44,10 +44,19 @@ def service_rows(figures: ServiceFigures) -> tuple[tuple[str, str], ...]:
         ("requests", f"{figures.requests}"),
         (f"in SLO ({', '.join(asked)})", f"{figures.share_in_slo:.2%}"),
         ("refused / unfinished", f"{figures.refused} / {figures.unfinished}"),
+        *_times(figures),
+        ("generator late p99", _millisecond(figures.late_s.p99)),
+    )
+
+
+def _times(figures: ServiceFigures) -> tuple[tuple[str, str], ...]:
+    """Of tokens; where there are none and answers come whole, of the answers."""
+    if figures.slo.e2e_s is not None and (figures.slo.ttft_s, figures.slo.itl_s) == (None, None):
+        return (("whole answer p50 / p95 / p99", _milliseconds(figures.ttft_s)),)
+    return (
         ("TTFT p50 / p95 / p99", _milliseconds(figures.ttft_s)),
         ("ITL p50 / p95 / p99 (a request's mean)", _milliseconds(figures.itl_s)),
         ("output tokens", f"{figures.output_tokens}"),
-        ("generator late p99", _millisecond(figures.late_s.p99)),
     )
 
 

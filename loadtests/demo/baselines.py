@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,7 +28,7 @@ def computed_capacity_rps(engine: DemoEngine, model: EngineModel, arrivals: Arri
         outputs=LengthQuantiles.of_sample(arrivals.output_tokens),
         dispersion=1.0,
         ttft_s=engine.ttft_s,
-        itl_s=engine.itl_s,
+        itl_s=_itl_s(engine),
         share=_SHARE,
     )
 
@@ -61,7 +62,7 @@ def best_static(arrivals: Arrivals, *, engine: DemoEngine, model: EngineModel) -
     """The smallest constant fleet that serves this very load, found by trying each in virtual time."""
     for replicas in range(max(1, engine.min_replicas), engine.max_replicas + 1):
         courses = replay(arrivals, replicas=replicas, model=model)
-        share = share_within(courses, ttft_s=engine.ttft_s, itl_s=engine.itl_s)
+        share = share_within(courses, ttft_s=engine.ttft_s, itl_s=_itl_s(engine))
         if share >= _SHARE:
             break
     return Baseline(
@@ -72,3 +73,7 @@ def best_static(arrivals: Arrivals, *, engine: DemoEngine, model: EngineModel) -
         replica_seconds=replicas * arrivals.duration_s,
         share_served=share,
     )
+
+
+def _itl_s(engine: DemoEngine) -> float:
+    return math.inf if engine.itl_s is None else engine.itl_s

@@ -43,11 +43,12 @@ def configuration(engine: DemoEngine, addresses: Addresses, *, state_dir: Path) 
     """The YAML text."""
     service: dict[str, object] = {
         "name": SERVICE,
-        "engine": "vllm",
-        "slo": {"ttft": f"{engine.ttft_s:g}s", "itl": f"{engine.itl_s * 1e3:g}ms"},
+        "engine": engine.kind.value,
+        "slo": _slo(engine),
         "command": list(engine.command),
         "env": dict(engine.env),
         "model": engine.served_model,
+        "readyPath": engine.ready_path,
         "minReplicas": engine.min_replicas,
         "maxReplicas": engine.max_replicas,
         "startup": f"{engine.startup_s:g}s",
@@ -58,6 +59,8 @@ def configuration(engine: DemoEngine, addresses: Addresses, *, state_dir: Path) 
             "scaleDown": {"stabilizationWindowSeconds": round(engine.reactive.down_window_s)},
         },
     }
+    if engine.statistics is not None:
+        service["statistics"] = {"protocol": engine.statistics.value}
     if engine.kv_tokens is not None:
         service["kvTokens"] = engine.kv_tokens
     if engine.step_time is not None:
@@ -72,3 +75,9 @@ def configuration(engine: DemoEngine, addresses: Addresses, *, state_dir: Path) 
     if engine.devices:
         document["inventory"] = {"devices": [{"id": device} for device in engine.devices]}
     return yaml.safe_dump(document, sort_keys=False)
+
+
+def _slo(engine: DemoEngine) -> dict[str, str]:
+    if engine.itl_s is None:
+        return {"e2e": f"{engine.ttft_s:g}s"}
+    return {"ttft": f"{engine.ttft_s:g}s", "itl": f"{engine.itl_s * 1e3:g}ms"}

@@ -3,29 +3,44 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
+from autoscaler.domain.service import Engine, StatisticsProtocol
 from loadtests.baselines import ReactivePolicy
 from loadtests.emulator.batching import EngineLimits, StepCost
 from loadtests.emulator.virtual import EngineModel
+from loadtests.triton_server import READY_PATH, TimedModel, TritonHome
+
+
+def _nothing() -> None:
+    """Nothing to prepare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoEngine:
     """One kind of engine.
 
-    ``command``, ``env``: what starts a replica. ``step_time``: the terms c, d, e, a for the configuration, None where
-    the controller has to learn them. ``ready_deadline_s``: the first replica must be up by then.
+    ``command``, ``env``: what starts a replica, after ``prepare`` has put in place what it needs. ``kind``: whose pages
+    it has, and ``statistics`` beside them. ``itl_s`` None: answers come whole, within ``ttft_s``. ``step_time``: the
+    terms c, d, e, a for the configuration, None where the controller has to learn them. ``ready_deadline_s``: the first
+    replica must be up by then.
     ``load``: options of the harness but the number of requests, which is ``requests``, or else chosen so that the
     busiest ``busiest_s`` seconds bring ``peak_to_capacity`` times what one replica serves.
-    ``model``: the emulated engine's own model, from which its capacity is computed. Without one it is measured by a
-    burst of requests as long as ``probe_lengths`` (prompt, output), of which ``usable`` is taken as in SLO.
+    ``model``: the emulated engine's own model, from which its capacity is computed. Without one, ``usable`` is taken as
+    in SLO of ``full_rps``, which is the most that it serves, or else of what a burst of requests as long as
+    ``probe_lengths`` (prompt, output) measures.
     ``devices``: declared ones of which each replica takes one; empty: replicas take none.
     ``reactive``: the policy that the run is compared with, its times squeezed as the trace is.
     """
 
     name: str
+    kind: Engine = Engine.VLLM
+    statistics: StatisticsProtocol | None = None
+    ready_path: str = "/health"
+    prepare: Callable[[], None] = _nothing
     served_model: str
     command: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
@@ -39,13 +54,14 @@ class DemoEngine:
     ready_deadline_s: float
     interval_s: float
     ttft_s: float
-    itl_s: float
+    itl_s: float | None
     required_share: float
     busiest_s: float
     load: Sequence[str]
     requests: int | None = None
     peak_to_capacity: float = 1.0
     model: EngineModel | None = None
+    full_rps: float | None = None
     probe_lengths: tuple[str, str] = ("64~0.5", "64~0.5")
     usable: float = 1.0
     devices: Sequence[str] = ()
@@ -149,4 +165,47 @@ def vllm(*, python: str, model_dir: str) -> DemoEngine:
         probe_lengths=("50~0.8", "64~0.8"),
         usable=0.6,
         reactive=ReactivePolicy(interval_s=2.0, window_s=15.0, down_window_s=60.0),
+    )
+
+
+_TIMED = TimedModel(name="timed", alpha_s=0.4, beta_s=0.1, largest=8)
+
+
+def triton(*, home: TritonHome, repository: Path) -> DemoEngine:
+    """Real Triton servers with a model that sleeps 0.4 s and 0.1 s an item: 6.7 requests/s in batches of 8, and no less
+    where they share a core.
+
+    The controller is told nothing of that: it fits the two terms to what it sees. Ready in about two seconds.
+    """
+    return DemoEngine(
+        name="triton",
+        kind=Engine.TRITON,
+        statistics=StatisticsProtocol.GRPC,
+        ready_path=READY_PATH,
+        prepare=partial(_TIMED.write, repository),
+        served_model=_TIMED.name,
+        command=home.command(repository),
+        env=home.env(),
+        max_num_seqs=_TIMED.largest,
+        max_model_len=2,
+        kv_tokens=None,
+        step_time=None,
+        min_replicas=2,
+        max_replicas=8,
+        startup_s=5.0,
+        ready_deadline_s=60.0,
+        interval_s=1.0,
+        ttft_s=3.0,
+        itl_s=None,
+        required_share=0.95,
+        busiest_s=10.0,
+        load=(
+            *("--trace", "azure2024_conv_week", "--from-s", "0", "--until-s", f"{48 * 3600}"),
+            *("--duration-s", "180", "--prompt-scale", "1e-6", "--output-scale", "1e-6"),
+            *("--timeout-s", "60", "--drain-s", "30", "--seed", "1"),
+        ),
+        requests=3000,
+        full_rps=_TIMED.full_rps,
+        usable=0.9,
+        reactive=ReactivePolicy(interval_s=1.0, window_s=5.0, down_window_s=15.0),
     )

@@ -26,7 +26,7 @@ from loadtests.arrivals import Arrivals
 from loadtests.demo.api import ApiUnavailableError, ControllerApi
 from loadtests.demo.baselines import baselines, computed_capacity_rps
 from loadtests.demo.configuration import SERVICE, Addresses, configuration, free_addresses
-from loadtests.demo.engines import DemoEngine, emulated, vllm
+from loadtests.demo.engines import DemoEngine, emulated, triton, vllm
 from loadtests.demo.planning import arrivals_under, load_options
 from loadtests.demo.probe import ProbeFailedError, saturated_rps
 from loadtests.demo.stack import Stack, controller_command
@@ -36,6 +36,7 @@ from loadtests.report import report
 from loadtests.scorecard import fleet_figures, score, service_figures
 from loadtests.scorecard_view import scorecard_view
 from loadtests.timeline import fleet_samples
+from loadtests.triton_server import TritonHome
 
 _POLL_S = 0.5
 _BEFORE_S = 30.0
@@ -57,14 +58,17 @@ class Observed:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. 0: the run did its job; 1: it did not, or could not; 130: stopped by Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m loadtests.demo", description=__doc__.partition("\n")[0])
-    parser.add_argument("--engine", choices=("emulated", "vllm"), default="emulated")
+    parser.add_argument("--engine", choices=("emulated", "vllm", "triton"), default="emulated")
     parser.add_argument("--out", type=Path, default=Path("demo-report"), help="folder for the report and the logs")
     parser.add_argument("--vllm-python", default="", help="Python of the environment that has vLLM")
     parser.add_argument("--vllm-model", default="", help="folder of the model that vLLM serves")
+    parser.add_argument("--triton-home", type=Path, default=None, help="folder of the environment that has Triton")
     given = parser.parse_args(arguments)
     if given.engine == "vllm" and not (given.vllm_python and given.vllm_model):
         parser.error("--engine vllm needs --vllm-python and --vllm-model")
-    engine = emulated() if given.engine == "emulated" else vllm(python=given.vllm_python, model_dir=given.vllm_model)
+    if given.engine == "triton" and given.triton_home is None:
+        parser.error("--engine triton needs --triton-home")
+    engine = _engine(given)
     console = Console()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
@@ -78,12 +82,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+def _engine(given: argparse.Namespace) -> DemoEngine:
+    if given.engine == "vllm":
+        return vllm(python=given.vllm_python, model_dir=given.vllm_model)
+    if given.engine == "triton":
+        return triton(home=TritonHome(given.triton_home), repository=(given.out / "models").resolve())
+    return emulated()
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
 def _demo(engine: DemoEngine, *, out: Path, console: Console) -> int:
     _clear(out)
+    engine.prepare()
     capacity_rps = _capacity_rps(engine, out=out, console=console)
     options = load_options(engine, capacity_rps=capacity_rps)
     arrivals = arrivals_under(options)
@@ -130,6 +143,8 @@ def _capacity_rps(engine: DemoEngine, *, out: Path, console: Console) -> float:
     """What one replica serves within the SLO: computed from the engine's own model, or else measured."""
     if engine.model is not None:
         return computed_capacity_rps(engine, engine.model, arrivals_under(load_options(engine, capacity_rps=1.0)))
+    if engine.full_rps is not None:
+        return engine.full_rps * engine.usable
     console.print(f"measuring what one {engine.name} replica serves on this machine")
     try:
         saturated = saturated_rps(engine, directory=out)
@@ -184,7 +199,12 @@ def _harness_command(
     return (
         sys.executable,
         *("-m", "loadtests.harness", "--url", addresses.gateway_url, "--served-model", engine.served_model),
-        *("--slo-ttft", f"{engine.ttft_s}", "--slo-itl", f"{engine.itl_s}", "--records", str(records)),
+        *(
+            ("--triton", "--slo-e2e", f"{engine.ttft_s}")
+            if engine.itl_s is None
+            else ("--slo-ttft", f"{engine.ttft_s}", "--slo-itl", f"{engine.itl_s}")
+        ),
+        *("--records", str(records)),
         *options,
     )
 

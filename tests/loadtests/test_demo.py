@@ -17,7 +17,7 @@ from autoscaler.domain.service import Slo
 from loadtests.demo.api import ApiUnavailableError, ControllerApi
 from loadtests.demo.baselines import baselines, computed_capacity_rps
 from loadtests.demo.configuration import configuration, free_addresses
-from loadtests.demo.engines import DemoEngine, emulated, vllm
+from loadtests.demo.engines import DemoEngine, emulated, triton, vllm
 from loadtests.demo.planning import arrivals_under, load_options
 from loadtests.demo.probe import ProbeFailedError, saturated_rps, throughput_rps
 from loadtests.demo.run import main
@@ -26,10 +26,12 @@ from loadtests.demo.view import DemoView, Progress
 from loadtests.emulator import settings as emulator_settings
 from loadtests.records import LoadHead, LoadResult, Outcome, RequestRecord
 from loadtests.timeline import FleetSample
+from loadtests.triton_server import TimedModel, TritonHome
 
 ENGINES = [
     pytest.param(emulated(), id="emulated"),
     pytest.param(vllm(python="/opt/vllm/bin/python", model_dir="/models/tiny"), id="vllm"),
+    pytest.param(triton(home=TritonHome(Path("/opt/triton")), repository=Path("/models")), id="triton"),
 ]
 
 
@@ -41,7 +43,11 @@ def test_configuration_is_one_that_the_controller_takes(engine: DemoEngine, tmp_
     settings = load(file)
     [service] = settings.services
     [template] = settings.templates
-    assert service.slo == Slo(ttft_s=engine.ttft_s, itl_s=engine.itl_s)
+    whole = engine.itl_s is None
+    assert service.slo == (Slo(e2e_s=engine.ttft_s) if whole else Slo(ttft_s=engine.ttft_s, itl_s=engine.itl_s))
+    assert service.engine is engine.kind
+    assert (None if service.statistics is None else service.statistics.protocol) is engine.statistics
+    assert template.ready_path == engine.ready_path
     assert (service.bounds.min_replicas, service.bounds.max_replicas) == (engine.min_replicas, engine.max_replicas)
     assert template.command == tuple(engine.command)
     assert template.model == engine.served_model
@@ -74,6 +80,15 @@ def test_load_of_a_measured_engine_peaks_at_the_share_of_its_capacity(capacity_r
     arrivals = arrivals_under(load_options(engine, capacity_rps=capacity_rps))
     peak_rps = arrivals.peak_rps(engine.busiest_s)
     assert peak_rps == pytest.approx(engine.peak_to_capacity * capacity_rps, rel=0.2)
+
+
+def test_the_timed_model_is_in_place_before_the_first_replica_and_its_batches_limit_the_rate(tmp_path: Path) -> None:
+    engine = triton(home=TritonHome(Path("/opt/triton")), repository=tmp_path)
+    engine.prepare()
+    config = (tmp_path / engine.served_model / "config.pbtxt").read_text()
+    assert f"max_batch_size: {engine.max_num_seqs}\n" in config
+    assert engine.full_rps == pytest.approx(8 / (0.4 + 8 * 0.1))
+    assert TimedModel(name="x", alpha_s=0.05, beta_s=0.025, largest=2).full_rps == pytest.approx(20.0)
 
 
 def test_static_peak_serves_the_emulated_load_and_is_not_the_best_that_hindsight_knows() -> None:
