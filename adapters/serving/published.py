@@ -1,6 +1,7 @@
-"""One number of a service, or why none may be given: what KEDA and the JSON API answer from.
+"""One number of a service, or why none may be given: what HPA, KEDA and the JSON API are answered from.
 
-The sentences hold nothing that changes from one read to the next: KEDA makes an event of each new one.
+The sentences hold nothing that changes from one read to the next: KEDA and HPA make an event of each new one. They say
+what to do, as they are what a person sees of a scaler that holds.
 """
 
 from __future__ import annotations
@@ -62,23 +63,29 @@ def publication_of(publications: Publications, question: Question, *, now_s: flo
     try:
         found = publications.of(question.namespace, question.name)
     except UnavailableError as error:
-        return NoNumber(Withheld.NOT_LOADED, f"not all services are known yet: {error}; ask again in a few seconds")
+        return not_loaded(error)
     if found is None:
         return NoNumber(Withheld.UNKNOWN_SERVICE, _no_such_service(publications, question))
-    told_at = datetime.fromtimestamp(found.at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    if found.stale(now_s):
+    return outdated(found, now_s=now_s) or found
+
+
+def outdated(publication: Publication, *, now_s: float) -> NoNumber | None:
+    """Why nothing of it may be relied on now; None where it may."""
+    told_at = datetime.fromtimestamp(publication.at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if publication.stale(now_s):
         return NoNumber(
             Withheld.STALE,
-            f"{found.name} was last decided on at {told_at}, and after {found.stale_after_s:g} s a decision "
-            "counts as stale: no controller decides; look at its pods and their log",
+            f"{_who(publication)} was last decided on at {told_at}, and after {publication.stale_after_s:g} s a "
+            "decision counts as stale; see whether the autoscaler's leader runs and what it logs; until then the "
+            "replicas stay as they are",
         )
-    if found.at_s - now_s > max(found.stale_after_s, _CLOCKS_APART_S):
+    if publication.at_s - now_s > max(publication.stale_after_s, _CLOCKS_APART_S):
         return NoNumber(
             Withheld.STALE,
-            f"{found.name} was last decided on at {told_at}, which has not come yet here; set the clocks of the nodes "
-            "that run the controller",
+            f"{_who(publication)} was last decided on at {told_at}, which has not come yet here; set the clocks of the "
+            "nodes that run the autoscaler",
         )
-    return found
+    return None
 
 
 def number_of(publications: Publications, question: Question, *, now_s: float) -> float | NoNumber:
@@ -109,30 +116,50 @@ def number_in(publication: Publication, question: Question) -> float | NoNumber:
     """The number in a publication that may be relied on, always finite."""
     value = publication.value(question.metric)
     if value is None:
-        known = ", ".join([DESIRED_REPLICAS, *sorted(name for name, _ in publication.signals)])
-        return NoNumber(
-            Withheld.UNKNOWN_METRIC, f"{publication.name} has no metric {question.metric}; there are: {known}"
-        )
+        return no_metric(publication, question.metric)
     if question.variant is not None and not isinstance(value, Unknown):
         targets = dict(publication.targets)
         if question.variant not in targets:
             known = ", ".join(targets) or "none"
             return NoNumber(
-                Withheld.UNKNOWN_VARIANT, f"{publication.name} has no variant {question.variant}; there are: {known}"
+                Withheld.UNKNOWN_VARIANT,
+                f"{_who(publication)} has no variant {question.variant}; there are: {known}",
             )
         value = float(targets[question.variant])
-    return _known(publication, question.metric, value)
+    return measured(publication, question.metric, value)
 
 
-def _known(publication: Publication, metric: str, value: Measured) -> float | NoNumber:
+def no_metric(publication: Publication, metric: str) -> NoNumber:
+    """It tells of no such metric."""
+    known = ", ".join([DESIRED_REPLICAS, *(name for name, _ in publication.signals)])
+    return NoNumber(
+        Withheld.UNKNOWN_METRIC,
+        f"{_who(publication)} has no metric {metric}; set the metric's name to one of {known}",
+    )
+
+
+def measured(publication: Publication, metric: str, value: Measured) -> float | NoNumber:
+    """One number of it, always finite."""
     if isinstance(value, Unknown):
         return NoNumber(
             Withheld.UNKNOWN_VALUE,
-            f"{metric} of {publication.name} is {value}; replicas are held until it is known again",
+            f"{metric} of {_who(publication)} is {value}; until it is known the replicas stay as they are, see kubectl "
+            f"-n {publication.namespace} describe inferenceautoscaler {publication.name}",
         )
     if not math.isfinite(value):
-        return NoNumber(Withheld.UNKNOWN_VALUE, f"{metric} of {publication.name} is no number: {value}")
+        return NoNumber(
+            Withheld.UNKNOWN_VALUE, f"{metric} of {_who(publication)} is no number ({value}); the replicas stay"
+        )
     return value
+
+
+def not_loaded(error: UnavailableError) -> NoNumber:
+    """No service is known yet."""
+    return NoNumber(Withheld.NOT_LOADED, f"the services are not known yet ({error}); this passes once they are read")
+
+
+def _who(publication: Publication) -> str:
+    return f"service {publication.name} in namespace {publication.namespace}"
 
 
 def _no_such_service(publications: Publications, question: Question) -> str:

@@ -173,7 +173,7 @@ def test_a_label_called_service_does_not_hide_the_name() -> None:
             "",
             "waiting_requests",
             Failure.UNAVAILABLE,
-            ("can't be told",),
+            ("is no number",),
             id="no number",
         ),
         pytest.param(ALL, "service==", "desired_replicas", Failure.NOT_FOUND, (), id="empty name"),

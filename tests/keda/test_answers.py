@@ -169,7 +169,7 @@ def test_no_number_is_ever_told_of_an_unknown_desired_count(keda: Caller, notes:
     ):
         code, details = refusal(call)
         assert code is grpc.StatusCode.FAILED_PRECONDITION
-        assert "desired_replicas of chat" in details
+        assert "desired_replicas of service chat" in details
         assert TIMEOUT.detail in details
 
 

@@ -170,6 +170,15 @@ def test_a_controller_that_stopped_is_seen(page: Page, busy: Any) -> None:
     assert page.text("#verdict").startswith("Last asked for 2 replicas")
 
 
+def test_a_replica_that_follows_says_which_one_decides(page: Page, busy: Any) -> None:
+    page.open(busy.server.url)
+    busy.board.leave_to("scaler-1")
+    page.until(lambda: page.text("#banner").startswith("Replica scaler-1 of the controller decides"))
+    busy.clock.at_s += 60
+    busy.board.leave_to(None)
+    page.until(lambda: "has decided nothing since" in page.text("#banner"))
+
+
 def test_a_lost_connection_is_said_and_mended(page: Page, busy: Any, decision: Decide) -> None:
     page.open(busy.server.url)
     settings = ApiSettings(port=busy.server.port)

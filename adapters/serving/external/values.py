@@ -16,6 +16,7 @@ from adapters.serving.external.answers import Answer, FailedError, Failure, json
 from adapters.serving.external.discovery import GROUP, KIND, VERSION
 from adapters.serving.external.quantity import quantity
 from adapters.serving.external.selector import Selector, SelectorError, parse_selector
+from adapters.serving.published import NoNumber, measured, no_metric, not_loaded, outdated
 from autoscaler.domain.publication import DESIRED_REPLICAS, Publication
 from autoscaler.domain.reading import Measured, Unknown
 from autoscaler.ports import Publications, UnavailableError
@@ -48,9 +49,7 @@ def read_metric(
         if not matching:
             raise FailedError(Failure.NOT_FOUND, _nothing(publications.within(namespace), namespace, selector))
     except UnavailableError as error:
-        raise FailedError(
-            Failure.UNAVAILABLE, f"the services are not known yet ({error}); this passes once they are read"
-        ) from error
+        raise FailedError(Failure.UNAVAILABLE, not_loaded(error).message) from error
     if len(matching) > 1:
         _check_sum(matching, namespace, metric, selector)
     items = [_item(each, metric, now_s) for each in matching]
@@ -140,38 +139,19 @@ def _nothing(existing: Sequence[Publication], namespace: str, selector: Selector
 
 
 def _item(series: _Series, metric: str, now_s: float) -> dict[str, object]:
-    publication, value = series.publication, series.value
-    who = f"service {publication.name} in namespace {publication.namespace}"
-    if value is None:
-        known = (DESIRED_REPLICAS, *(name for name, _ in publication.signals))
-        raise FailedError(
-            Failure.NOT_FOUND, f"{who} has no metric {metric}; set the metric's name to one of {', '.join(known)}"
-        )
+    publication = series.publication
+    if series.value is None:
+        raise FailedError(Failure.NOT_FOUND, no_metric(publication, metric).message)
+    value = outdated(publication, now_s=now_s) or measured(publication, metric, series.value)
+    if isinstance(value, NoNumber):
+        raise FailedError(Failure.UNAVAILABLE, value.message)
     told_at = _rfc3339(int(publication.at_s))
-    if publication.stale(now_s):
-        raise FailedError(
-            Failure.UNAVAILABLE,
-            f"{who} was last decided on at {told_at}, and after {publication.stale_after_s:g} s a decision counts as "
-            "stale; see whether the autoscaler's leader runs and what it logs; until then the replicas stay as they "
-            "are",
-        )
-    if publication.at_s - now_s > max(publication.stale_after_s, 1.0):
-        raise FailedError(
-            Failure.UNAVAILABLE,
-            f"{who} was last decided on at {told_at}, which has not come yet here; set the clocks of the nodes that "
-            "run the autoscaler",
-        )
-    if isinstance(value, Unknown):
-        raise FailedError(
-            Failure.UNAVAILABLE,
-            f"{metric} of {who} is {value}; until it is known the replicas stay as they are, see kubectl -n "
-            f"{publication.namespace} describe inferenceautoscaler {publication.name}",
-        )
     try:
         told = quantity(value)
     except ValueError as error:
         raise FailedError(
-            Failure.UNAVAILABLE, f"{metric} of {who} can't be told: {error}; until it can the replicas stay"
+            Failure.UNAVAILABLE,
+            f"{metric} of service {publication.name} can't be told: {error}; until it can the replicas stay",
         ) from error
     return {"metricName": metric, "metricLabels": series.labels, "timestamp": told_at, "value": told}
 

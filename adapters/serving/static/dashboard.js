@@ -11,7 +11,7 @@ const scheme = matchMedia("(prefers-color-scheme: dark)");
 const at = (id) => document.getElementById(id);
 const state = {
   services: new Map(), selected: null, points: [], detail: null, pinned: null, range_s: null,
-  staleAfter_s: 60, lastTick_s: null, skew_s: 0, link: "connecting", dirty: false, drawnAt: 0, scene: "",
+  staleAfter_s: 60, lastTick_s: null, decidedBy: null, skew_s: 0, link: "connecting", dirty: false, drawnAt: 0, scene: "",
 };
 
 const serverNow = () => Date.now() / 1000 + state.skew_s;
@@ -28,6 +28,7 @@ function takeServices(list) {
     state.skew_s = list.at_s + list.age_s - Date.now() / 1000;
   }
   state.staleAfter_s = list.stale_after_s;
+  state.decidedBy = list.decided_by;
   if (list.complete) state.services = new Map();
   for (const summary of list.services) state.services.set(summary.service, summary);
   if (list.complete) route();
@@ -204,13 +205,14 @@ function drawBar() {
   at("fleet").replaceChildren(...parts.filter(Boolean).map((part) => Object.assign(document.createElement("span"), { textContent: part })));
 
   const age_s = known(state.lastTick_s) ? serverNow() - state.lastTick_s : null;
-  const stopped = state.link === "live" && age_s !== null && age_s > state.staleAfter_s;
+  const stopped = state.link === "live" && !state.decidedBy && age_s !== null && age_s > state.staleAfter_s;
   const link = at("link");
   link.dataset.state = stopped ? "stopped" : state.link;
   link.lastChild.textContent = state.link === "live" ? (age_s === null ? "Connected" : `Decided ${duration(age_s)} ago`) : state.link === "lost" ? "Not connected" : "Connecting";
   const banner = at("banner");
   const words = state.link === "lost"
     ? `The connection to the controller is lost${known(state.lastTick_s) ? `; these figures are from ${time(state.lastTick_s)}` : ""}. Trying again by itself.`
+    : state.decidedBy ? `Replica ${state.decidedBy} of the controller decides and has the figures; this one answers HPA and KEDA. Look there.`
     : stopped ? `The controller has decided nothing since ${time(state.lastTick_s)}. These figures are out of date.` : "";
   banner.hidden = words === "";
   if (banner.textContent !== words) banner.textContent = words;
