@@ -15,6 +15,7 @@ from autoscaler.commands.output import Output
 from autoscaler.doctor_command import doctor
 from autoscaler.domain.service import Engine
 from autoscaler.manifest_commands import app as manifests_app
+from loadtests.commands import add_simulation_commands
 
 app = typer.Typer(
     name="gpu-autoscaler",
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.add_typer(manifests_app, name="manifests")
 app.command()(doctor)
+add_simulation_commands(app)
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="The configuration file.")]
 StateDir = Annotated[Path | None, typer.Option("--state-dir", help="The state directory, if not the file's.")]

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
-
-from loadtests.workloads.fetching import FetchError, fetch
-from loadtests.workloads.public_traces import PUBLIC_TRACES, PublicTrace, default_cache, public_trace
-from loadtests.workloads.trace_list import trace_table
 
 
 def fetch_traces(
@@ -33,47 +25,9 @@ def fetch_traces(
     show: Annotated[bool, typer.Option("--list", help="Only list them: source, licence, whom to cite.")] = False,
 ) -> None:
     """Fetch public traces of LLM requests, for compare --trace NAME. Each has its own licence; none comes with this."""
-    folder = cache or default_cache()
+    from loadtests.workloads.fetch_run import fetch_all, show_traces
+
     if show:
-        Console().print(trace_table(folder))
-        return
-    chosen = _chosen(names)
-    source = Path(origin) if origin is not None and "://" not in origin else origin
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    failed = False
-    with Progress(*columns, console=Console(stderr=True)) as shown:
-        for trace in chosen:
-            bar = shown.add_task(trace.name, total=None)
-            try:
-                file = fetch(trace, cache=folder, origin=source, progress=_filling(shown, bar))
-            except FetchError as error:
-                failed = True
-                shown.remove_task(bar)
-                print(error, file=sys.stderr)
-                continue
-            shown.update(bar, completed=file.stat().st_size, total=file.stat().st_size)
-            print(f"{trace.name}\t{file}\t{trace.licence}\tcite {trace.cite}")
-    if failed:
-        raise typer.Exit(1)
-
-
-def _chosen(names: list[str] | None) -> list[PublicTrace]:
-    if not names:
-        return [trace for trace in PUBLIC_TRACES if not trace.large]
-    chosen = []
-    for name in names:
-        trace = public_trace(name)
-        if trace is None:
-            print(
-                f"no public trace {name!r}; there are {', '.join(each.name for each in PUBLIC_TRACES)}", file=sys.stderr
-            )
-            raise typer.Exit(2)
-        chosen.append(trace)
-    return chosen
-
-
-def _filling(shown: Progress, bar: TaskID) -> Callable[[int, int | None], None]:
-    def told(have: int, total: int | None) -> None:
-        shown.update(bar, completed=have, total=total)
-
-    return told
+        show_traces(cache)
+    else:
+        fetch_all(tuple(names or ()), origin=origin, cache=cache)

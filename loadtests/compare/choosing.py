@@ -1,0 +1,236 @@
+"""What a user typed -> a study."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from adapters.simulation.step_times import EngineShape, StepTimes
+from autoscaler.config import ConfigError
+from autoscaler.config.loading import load_text
+from autoscaler.config.schema import FileSection
+from autoscaler.domain.service import Bounds, Service, Slo
+from loadtests.compare.engines import measured
+from loadtests.compare.study import FLUID_TTFT_S, OURS, Case, EngineModel, OurPolicy, RivalPolicy, Study
+from loadtests.rivals.roster import RIVALS, rival
+from loadtests.simulation.ours import SHIPPED
+from loadtests.workloads.choosing import AnyWorkload, chosen_workload
+from loadtests.workloads.workload import fitted_to_peak
+
+# Without a word on it, the busiest minute takes so much of the most replicas allowed.
+_PEAK_SHARE = 0.8
+_BOUNDS_OVER_PEAK = 1.25
+_NAMES = {
+    "static": "static peak",
+    "hpa": "HPA, request rate",
+    "keda": "KEDA, request rate",
+    "knative": "Knative KPA",
+    "aibrix": "AIBrix APA",
+    "ray": "Ray Serve",
+    "wva": "llm-d WVA V2",
+    "dynamo": "Dynamo, throughput",
+}
+
+
+class ChoiceError(ValueError):
+    """What was typed makes no study: which option, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The options of the command, as typed. ``config``: None for the shipped defaults. ``peak_replicas``: None for
+    what the configuration allows. ``days``: (first, past the last), None for all. ``tried``: KEY=VALUE,VALUE each.
+    """
+
+    traces: Sequence[str]
+    config: Path | None
+    boots_s: Sequence[float]
+    seeds: int
+    peak_replicas: float | None
+    capacity_rps: float | None
+    engine: bool | None
+    days: tuple[float, float] | None
+    rivals: Sequence[str]
+    baseline: str
+    tried: Sequence[str]
+    knob_values: int
+    refinements: int
+    metric_lag_s: float
+
+
+def study_of(choice: Choice) -> Study:
+    """The study of these options. Raises ChoiceError."""
+    text = SHIPPED.text if choice.config is None else _text(choice.config)
+    service = _service(text, source=str(choice.config or "the shipped defaults"))
+    workloads = [_cut(_workload(word), choice.days) for word in choice.traces]
+    boots_s = choice.boots_s or (service.startup_s,)
+    bounds = service.bounds if choice.peak_replicas is None else _bounds_over(choice.peak_replicas)
+    cases = [
+        _case(workload, boot_s, service=service, bounds=bounds, choice=choice)
+        for workload in workloads
+        for boot_s in boots_s
+    ]
+    names = [case.name for case in cases]
+    if len(set(names)) != len(names):
+        raise ChoiceError(f"--trace and --boot: each may be given once, got {', '.join(names)}")
+    baseline = policy_of(choice.baseline)
+    rivals = [policy_of(name).label for name in choice.rivals] or [each.name for each in RIVALS]
+    return Study(
+        cases=tuple(cases),
+        ours=(OurPolicy(label=OURS, text=text), *_changed(text, choice.tried)),
+        rivals=tuple(dict.fromkeys([*rivals, baseline.label])),
+        seeds=tuple(range(choice.seeds)),
+        baseline=baseline,
+        knob_values=choice.knob_values,
+        refinements=choice.refinements,
+    )
+
+
+def policy_of(word: str) -> RivalPolicy:
+    """``hpa``, ``hpa:0.6`` or ``hpa:target=0.6``; any rival's full name will do too. Raises ChoiceError."""
+    name, _, setting = word.partition(":")
+    try:
+        contender = rival(_NAMES.get(name.strip().lower(), name.strip()))
+    except ValueError as error:
+        raise ChoiceError(f"{error}; or short: {', '.join(_NAMES)}") from None
+    if not setting:
+        return RivalPolicy(label=contender.name, knob=contender.knob.default)
+    try:
+        value = float(setting.rpartition("=")[2])
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise ChoiceError(f"{word!r}: {contender.knob.name} must be a number above 0, got {setting!r}")
+    return RivalPolicy(label=contender.name, knob=value)
+
+
+def _workload(word: str) -> AnyWorkload:
+    try:
+        return chosen_workload(word)
+    except ValueError as error:
+        raise ChoiceError(f"--trace {word}: {error}") from error
+
+
+def _cut(workload: AnyWorkload, days: tuple[float, float] | None) -> AnyWorkload:
+    if days is None:
+        return workload
+    try:
+        return workload.cut(days[0] * 86400, min(workload.duration_s, days[1] * 86400))
+    except ValueError as error:
+        raise ChoiceError(f"--days: {error}") from error
+
+
+def _case(workload: AnyWorkload, boot_s: float, *, service: Service, bounds: Bounds, choice: Choice) -> Case:
+    peak = choice.peak_replicas
+    model = _engine_parts(service)
+    if choice.engine or (choice.engine is None and model is not None):
+        if model is None:
+            raise ChoiceError(
+                "--model engine needs the service's stepTime (or its profile) and kvTokens in the configuration"
+            )
+        times, shape = model
+        try:
+            found = measured(workload, times=times, shape=shape, slo=service.slo)
+        except ValueError as error:
+            raise ChoiceError(f"{workload.name}: {error}") from error
+        return Case(
+            workload=workload
+            if peak is None
+            else fitted_to_peak(workload, replicas=peak, capacity_rps=found.capacity_rps),
+            boot_s=boot_s,
+            capacity_rps=found.capacity_rps,
+            slo=service.slo,
+            bounds=bounds,
+            metric_lag_s=choice.metric_lag_s,
+            engine=EngineModel(times=times, shape=shape, curve=found.curve, service_s=found.service_s),
+        )
+    if choice.capacity_rps is None:
+        # The traffic stays as it was recorded; replicas are of the size that makes it need so many of them.
+        replicas = _PEAK_SHARE * bounds.max_replicas if peak is None else peak
+        capacity_rps = workload.peak_rps() / replicas
+        if capacity_rps <= 0:
+            raise ChoiceError(f"--trace {workload.name}: it has no requests")
+    else:
+        capacity_rps = choice.capacity_rps
+        if peak is not None:
+            workload = fitted_to_peak(workload, replicas=peak, capacity_rps=capacity_rps)
+    return Case(
+        workload=workload,
+        boot_s=boot_s,
+        capacity_rps=capacity_rps,
+        slo=_fluid_slo(service.slo),
+        bounds=bounds,
+        metric_lag_s=choice.metric_lag_s,
+    )
+
+
+def _fluid_slo(slo: Slo) -> Slo:
+    """What a fluid fleet can judge: the time to first token, in whole seconds."""
+    ttft_s = max(1.0, math.floor(slo.ttft_s)) if slo.ttft_s is not None else FLUID_TTFT_S
+    return Slo(ttft_s=ttft_s, share=slo.share)
+
+
+def _bounds_over(peak: float) -> Bounds:
+    return Bounds(min_replicas=1, max_replicas=math.ceil(_BOUNDS_OVER_PEAK * peak))
+
+
+def _engine_parts(service: Service) -> tuple[StepTimes, EngineShape] | None:
+    variant = service.variants[0]
+    step, kv_tokens = variant.step_time, variant.kv_tokens
+    if step is None or kv_tokens is None:
+        return None
+    times = StepTimes.of_seconds(c_s=step.c_s, d_s=step.d_s, e_s=step.e_s, a_s=step.a_s)
+    shape = EngineShape(kv_tokens=int(kv_tokens))
+    if variant.max_num_seqs is not None:
+        shape = dataclasses.replace(shape, max_num_seqs=variant.max_num_seqs)
+    return times, shape
+
+
+def _text(config: Path) -> str:
+    try:
+        return config.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ChoiceError(f"--config {config}: {error}") from error
+
+
+def _service(text: str, *, source: str) -> Service:
+    try:
+        settings = load_text(text.encode(), source=source, folder=Path()).settings
+    except ConfigError as error:
+        raise ChoiceError(str(error)) from error
+    if not settings.services:
+        raise ChoiceError(f"{source}: has no services; a comparison runs the first one of them")
+    return settings.settled(()).services[0]
+
+
+def _changed(text: str, tried: Sequence[str]) -> list[OurPolicy]:
+    """One policy for each value of each key, all else as it is. Raises ChoiceError."""
+    changed = []
+    for word in tried:
+        key, _, values = word.partition("=")
+        if not values:
+            raise ChoiceError(f"--try must be KEY=VALUE,VALUE such as intervalSeconds=5,15, got {word!r}")
+        if key.split(".", maxsplit=1)[0] in ("slo", "minReplicas", "maxReplicas"):
+            raise ChoiceError(f"--try {key}: SLO and bounds are the same for every policy; change them in --config")
+        for value in values.split(","):
+            new = _with(text, key, yaml.safe_load(value))
+            _service(new, source=f"--try {key}={value}")
+            changed.append(OurPolicy(label=f"{OURS} {key}={value}", text=new))
+    return changed
+
+
+def _with(text: str, key: str, value: object) -> str:
+    """The configuration with one key changed: of the file, or else of its first service."""
+    document = yaml.safe_load(text)
+    path = key.split(".")
+    names = {field.alias or name for name, field in FileSection.model_fields.items()}
+    place = document if path[0] in names else document["services"][0]
+    for part in path[:-1]:
+        place = place.setdefault(part, {})
+    place[path[-1]] = value
+    return yaml.safe_dump(document, sort_keys=False)

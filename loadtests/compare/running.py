@@ -1,0 +1,227 @@
+"""One run of a study -> its record."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adapters.simulation.delays import Fixed
+from adapters.simulation.fluid_fleet import FluidModel
+from adapters.simulation.replicas import ReplicaKind
+from adapters.simulation.source import Scraping
+from loadtests.bounds.layers import b60
+from loadtests.bounds.slo import b_slo
+from loadtests.compare.records import Buckets, Floats, Record, bucket_length_s, means, sums
+from loadtests.compare.study import Case, EngineModel, OurPolicy, RivalPolicy, Run
+from loadtests.rivals.roster import rival
+from loadtests.rivals.seen import Bounds as RivalBounds
+from loadtests.rivals.seen import Facts
+from loadtests.rivals.sweep import SweepSetup, sweep_run
+from loadtests.simulation.ours import Ours
+from loadtests.simulation.result import RunResult
+from loadtests.simulation.rivalry import Rivalry
+from loadtests.simulation.run import simulate
+from loadtests.simulation.setup import EngineServing, FluidServing, Setup
+from loadtests.workloads.workload import SecondCounts
+
+# Of the fluid model, which knows no tokens: how long a request is served once it is out of the queue.
+FLUID_SERVICE_S = 5.0
+_STEP_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Drawn:
+    counts: SecondCounts
+    bound_hours: float
+
+
+def perform(run: Run) -> Record:
+    """Run it to its end."""
+    began_s = time.perf_counter()
+    drawn = _drawn(run.case, run.seed)
+    if run.case.engine is None and isinstance(run.policy, RivalPolicy):
+        return _swept(run, run.policy, drawn, began_s)
+    result = simulate(_setup(run, drawn.counts), _decider(run, drawn.counts), seed=run.seed)
+    score = result.score
+    p99 = score.ttft_s[-1]
+    return Record(
+        case=run.case.name,
+        policy=run.policy.label,
+        knob=run.policy.knob if isinstance(run.policy, RivalPolicy) else None,
+        seed=run.seed,
+        requests=float(score.requests),
+        missed=float(score.missed),
+        gpu_hours=float(result.gpu_hours),
+        bound_hours=drawn.bound_hours,
+        hours=result.scored_s / 3600,
+        changes=result.changes,
+        ttft_p99_s=float(p99) if math.isfinite(p99) else None,
+        took_s=time.perf_counter() - began_s,
+        buckets=_buckets(result),
+    )
+
+
+def facts_of(case: Case, counts: SecondCounts) -> Facts:
+    """What whoever sets a rival up knows: the truth about a replica, and of the peak for the static one."""
+    engine = case.engine
+    told = Facts(
+        capacity_rps=case.capacity_rps,
+        service_s=FLUID_SERVICE_S if engine is None else engine.service_s,
+        prompt_tokens=counts.prompt_tokens,
+        output_tokens=counts.output_tokens,
+        ttft_slo_s=float(case.patience_s) if case.slo.ttft_s is None or engine is None else case.slo.ttft_s,
+        peak_rps=counts.peak_rps(),
+    )
+    return told if engine is None else _with_engine(told, case, engine)
+
+
+def _with_engine(told: Facts, case: Case, engine: EngineModel) -> Facts:
+    return Facts(
+        capacity_rps=told.capacity_rps,
+        service_s=told.service_s,
+        prompt_tokens=told.prompt_tokens,
+        output_tokens=told.output_tokens,
+        kv_capacity_tokens=float(engine.shape.kv_tokens),
+        max_num_seqs=engine.shape.max_num_seqs,
+        max_batched_tokens=engine.shape.chunk_tokens,
+        ttft_slo_s=told.ttft_slo_s,
+        itl_slo_s=told.itl_slo_s if case.slo.itl_s is None else case.slo.itl_s,
+        peak_rps=told.peak_rps,
+    )
+
+
+@functools.lru_cache(maxsize=2)
+def _drawn(case: Case, seed: int) -> _Drawn:
+    """Drawn once for the runs of a case that follow one another in a process; they are ordered so."""
+    counts = case.workload.counts(seed)
+    if case.engine is None:
+        bound = b60(counts.arrivals, capacity_rps=case.capacity_rps, boot_s=case.boot_s, min_replicas=1)
+        return _Drawn(counts, bound.replica_hours)
+    soft = b_slo(
+        counts.arrivals,
+        case.engine.curve,
+        boot_s=case.boot_s,
+        max_replicas=case.bounds.max_replicas,
+        allowed=1 - case.slo.share,
+    )
+    return _Drawn(counts, soft.replica_hours)
+
+
+def initial_replicas(case: Case, arrivals: NDArray[np.int64]) -> int:
+    """As many as the first minute needs, for every policy."""
+    needed = math.ceil(float(arrivals[:60].mean()) / case.capacity_rps)
+    return min(case.bounds.max_replicas, max(1, case.bounds.min_replicas, needed))
+
+
+def _setup(run: Run, counts: SecondCounts) -> Setup:
+    case = run.case
+    serving: FluidServing | EngineServing
+    if case.engine is None:
+        serving = FluidServing(
+            arrivals=counts,
+            model=FluidModel(
+                capacity_rps=case.capacity_rps,
+                ttft_slo_s=float(case.patience_s),
+                service_s=FLUID_SERVICE_S,
+                prompt_tokens=counts.prompt_tokens,
+                output_tokens=counts.output_tokens,
+            ),
+        )
+    else:
+        serving = EngineServing(
+            requests=case.workload.requests(run.seed), times=case.engine.times, shape=case.engine.shape
+        )
+    read_by_itself = isinstance(run.policy, OurPolicy)
+    return Setup(
+        serving=serving,
+        slo=case.slo,
+        bounds=case.bounds,
+        kinds=(ReplicaKind(startup=Fixed(case.boot_s)),),
+        initial=initial_replicas(case, counts.arrivals),
+        scraping=Scraping() if read_by_itself or not case.metric_lag_s else _served(case.metric_lag_s),
+        record_s=_STEP_S,
+    )
+
+
+def _served(lag_s: float) -> Scraping:
+    """A metrics server that scrapes every ``lag_s`` and shows at once: what it shows is up to that old."""
+    return Scraping(interval_s=lag_s)
+
+
+def _decider(run: Run, counts: SecondCounts) -> Ours | Rivalry:
+    policy = run.policy
+    if isinstance(policy, OurPolicy):
+        return Ours(text=policy.text)
+    return Rivalry(contender=rival(policy.label), facts=facts_of(run.case, counts), knob=policy.knob)
+
+
+def _swept(run: Run, policy: RivalPolicy, drawn: _Drawn, began_s: float) -> Record:
+    case, arrivals = run.case, drawn.counts.arrivals
+    facts = facts_of(case, drawn.counts)
+    setup = SweepSetup(
+        counts=arrivals,
+        facts=facts,
+        boot_s=round(case.boot_s),
+        bounds=RivalBounds(min_replicas=case.bounds.min_replicas, max_replicas=case.bounds.max_replicas),
+        begin_replicas=initial_replicas(case, arrivals),
+        metric_lag_s=case.metric_lag_s,
+    )
+    result = sweep_run(rival(policy.label), policy.knob, setup)
+    requests = float(arrivals.sum())
+    ready = result.ready[1:]
+    per_bucket = int(bucket_length_s(len(arrivals), step_s=_STEP_S))
+    missed = fluid_misses(arrivals, ready * case.capacity_rps, patience_s=case.patience_s)
+    return Record(
+        case=case.name,
+        policy=policy.label,
+        knob=policy.knob,
+        seed=run.seed,
+        requests=requests,
+        missed=(1 - result.share_in_slo) * requests,
+        gpu_hours=result.replica_hours,
+        bound_hours=drawn.bound_hours,
+        hours=len(arrivals) / 3600,
+        changes=result.changes,
+        ttft_p99_s=None,
+        took_s=time.perf_counter() - began_s,
+        buckets=Buckets(
+            bucket_s=float(per_bucket),
+            demand_rps=means(arrivals.astype(np.float64), per_bucket),
+            ready=means(ready, per_bucket),
+            starting=None,
+            missed=sums(missed, per_bucket),
+        ),
+    )
+
+
+def fluid_misses(arrivals: NDArray[np.int64], served_rps: Floats, *, patience_s: int) -> Floats:
+    """Requests of each second that a fluid queue does not serve by the end of the second ``patience_s`` later.
+
+    ``served_rps``: float64[seconds], what the fleet can serve in each.
+    """
+    came: Floats = np.cumsum(arrivals, dtype=np.float64)
+    surplus = np.cumsum(arrivals - served_rps)
+    # A queue is the sum so far less the lowest that it has been, or less nothing.
+    served = came - (surplus - np.minimum(0.0, np.minimum.accumulate(surplus)))
+    by_then = served[np.minimum(np.arange(len(came)) + patience_s, len(came) - 1)]
+    before = np.concatenate([[0.0], came[:-1]])
+    late: Floats = np.clip(came - np.maximum(by_then, before), 0.0, None)
+    return late
+
+
+def _buckets(result: RunResult) -> Buckets:
+    line = result.timeline
+    length_s = bucket_length_s(result.scored_s, step_s=_STEP_S)
+    per_bucket = round(length_s / _STEP_S)
+    return Buckets(
+        bucket_s=length_s,
+        demand_rps=means(line.demand_rps, per_bucket),
+        ready=means(line.ready, per_bucket),
+        starting=means(line.starting, per_bucket),
+        missed=sums(line.missed, per_bucket),
+    )
