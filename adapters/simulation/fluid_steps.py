@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from adapters.simulation.kernels.compiled import compiled
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +41,8 @@ class Limits(NamedTuple):
     held_steps: int
 
 
-def _serve(curves: Curves, limits: Limits, begin: int, end: int, capacities: tuple[float, float]) -> None:
+@compiled
+def serve(curves: Curves, limits: Limits, begin: int, end: int, capacities: tuple[float, float]) -> None:
     """Take the steps from ``begin`` to before ``end``; ``capacities``: of the first of them, and of each other."""
     accepted, served, missed, totals = curves.accepted, curves.served, curves.missed, curves.totals
     patience = limits.patience
@@ -68,6 +69,3 @@ def _serve(curves: Curves, limits: Limits, begin: int, end: int, capacities: tup
         if t >= patience:
             came = t - patience
             missed[came] += max(0.0, accepted[came + 1] - max(out, accepted[came]))
-
-
-serve: Callable[[Curves, Limits, int, int, tuple[float, float]], None] = numba.njit(cache=True)(_serve)
