@@ -23,6 +23,7 @@ from autoscaler.doctor.external_metrics import check_api_service, check_certific
 from autoscaler.doctor.facts import ClusterFacts, known
 from autoscaler.doctor.finding import CheckId, Finding, Findings, Severity, error, fine, warning
 from autoscaler.doctor.followers import check_hpas
+from autoscaler.doctor.gateways import check_gateways
 from autoscaler.doctor.machine import check_commands, check_machine_devices, check_ports, check_state
 from autoscaler.doctor.network import check_network
 from autoscaler.doctor.pages import check_pages
@@ -66,6 +67,7 @@ CLUSTER_CHECKS: Sequence[Check[ClusterFacts]] = (
     Check(CheckId.STATUS, check_statuses, "every status is fresh"),
     Check(CheckId.CONDITIONS, check_conditions, "the controller complains of nothing"),
     Check(CheckId.METRICS, check_pages, "no replica is to be read"),
+    Check(CheckId.GATEWAY, check_gateways, "no service has a gateway"),
     Check(CheckId.API_SERVICE, check_api_service, "external metrics are ours and answer"),
     Check(CheckId.CERTIFICATE, check_certificates, "no certificate is wrong or about to expire"),
     Check(CheckId.HPA, check_hpas, "every HPA that reads our number does as it says"),

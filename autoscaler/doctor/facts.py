@@ -15,7 +15,9 @@ from adapters.kubernetes.target_view import TargetView
 from adapters.kubernetes.targets import Targeted
 from autoscaler.config.kubernetes_settings import KubernetesSettings
 from autoscaler.doctor.rights import Asked
+from autoscaler.domain.reading import Unknown
 from autoscaler.domain.resource import AutoscalerResource
+from autoscaler.domain.service import ServiceId
 from autoscaler.ports import PortError
 
 T = TypeVar("T")
@@ -67,6 +69,18 @@ class PageLook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayLook:
+    """The pods that an InferenceAutoscaler names as its gateway. ``routes``: by pod, the services of which its page
+    tells, or why it can't be read; of gateways of other kinds there is none.
+    """
+
+    namespace: str
+    labels: tuple[tuple[str, str], ...]
+    pods: Listed
+    routes: Mapping[str, frozenset[str] | Unknown]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
     """A certificate in PEM, or the reason why it can't be read. ``source``: where it is; ``key``: who names it there.
 
@@ -97,6 +111,7 @@ class ClusterFacts:
     ``reads``: what an HPA gets of our number, by namespace; empty where somebody else serves it. ``services``: by
     "namespace/name", those that APIService and ScaledObjects name; None where there is none. ``marked``: what became
     of a pod-deletion-cost that was tried on a pod without lasting, by pod. ``certificates``: what we serve with.
+    ``gateways``: of the services that name one, as far as its namespace is known.
     """
 
     now_s: float
@@ -122,6 +137,7 @@ class ClusterFacts:
     services: Mapping[str, JsonObject | PortError | None] = field(default_factory=dict)
     rights: Sequence[Asked] | PortError = NOT_ASKED
     pages: Sequence[PageLook] = ()
+    gateways: Mapping[ServiceId, GatewayLook] = field(default_factory=dict)
     marked: Mapping[str, PortError | None] = field(default_factory=dict)
     certificates: Sequence[Certificate] = ()
 

@@ -11,6 +11,7 @@ from adapters.engines.detection import TABLES
 from adapters.engines.exposition import PageParser
 from adapters.engines.fetched import DEFAULT_MAX_BYTES, DEFAULT_TIMEOUT_S, FetchedPage
 from adapters.engines.fetching import fetch_page, open_session
+from adapters.engines.gateway_pages import GatewayPageReader
 from adapters.engines.page_reader import lay_out, parse_page
 from adapters.engines.reading_report import report_page
 from adapters.kubernetes.connection import Collection, KubernetesApi
@@ -21,8 +22,9 @@ from adapters.kubernetes.replicas import metrics_url
 from adapters.kubernetes.target_view import TargetView
 from adapters.kubernetes.targets import Targeted
 from autoscaler.doctor.facts import PageLook, pods_of
+from autoscaler.domain.gateway import GatewayKind
 from autoscaler.domain.reading import Histogram, Unknown, UnknownReason
-from autoscaler.domain.resource import AutoscalerResource
+from autoscaler.domain.resource import AutoscalerResource, MetricsEndpoint
 from autoscaler.domain.service import Engine
 from autoscaler.ports import PortError, UnavailableError
 
@@ -77,6 +79,36 @@ def _ready(pods: Sequence[JsonObject]) -> Iterator[PodView]:
             continue
         if pod.life is Life.READY:
             yield pod
+
+
+def fetch_routes(
+    api: KubernetesApi, resource: AutoscalerResource, pods: Sequence[JsonObject], *, through_api_server: bool
+) -> dict[str, frozenset[str] | Unknown]:
+    """The services that the gateways of a resource tell of, by pod, of at most ten ready ones. Raises nothing.
+
+    Empty for gateways that are not ours: their pages do not tell our services apart.
+    """
+    gateway = resource.gateway
+    if gateway is None or gateway.kind is not GatewayKind.GPU_AUTOSCALER:
+        return {}
+    endpoint = MetricsEndpoint(port=gateway.port, path=gateway.path)
+    wanted = [
+        _Wanted(resource=resource, variant="", pod=pod, url=url)
+        for pod in list(_ready(pods))[:_MOST_PODS]
+        if (url := metrics_url(pod, endpoint)) is not None
+    ]
+    if through_api_server:
+        pages = [_proxied(api, each) for each in wanted]
+    else:
+        pages = asyncio.run(_fetch_all([each.url for each in wanted]))
+    return {each.pod.name: _services_on(page) for each, page in zip(wanted, pages, strict=True)}
+
+
+def _services_on(page: FetchedPage | Unknown) -> frozenset[str] | Unknown:
+    if isinstance(page, Unknown):
+        return page
+    told = GatewayPageReader().read(page.body, at_s=0.0)
+    return told if isinstance(told, Unknown) else frozenset(told)
 
 
 async def _fetch_all(urls: Sequence[str]) -> list[FetchedPage | Unknown]:

@@ -35,6 +35,7 @@ class CheckId(StrEnum):
     STATUS = "status"
     CONDITIONS = "conditions"
     METRICS = "metrics"
+    GATEWAY = "gateway"
     API_SERVICE = "api-service"
     CERTIFICATE = "certificate"
     HPA = "hpa"

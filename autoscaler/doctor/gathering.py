@@ -23,13 +23,14 @@ from autoscaler.config.kubernetes_settings import KubernetesSettings
 from autoscaler.config.resource_reading import parse_resource
 from autoscaler.doctor.asking import Account, ask_rights
 from autoscaler.doctor.external_metrics import API_SERVICE, is_ours, served_by
-from autoscaler.doctor.facts import Certificate, ClockReading, ClusterFacts, Listed
-from autoscaler.doctor.fetching import fetch_looks
+from autoscaler.doctor.facts import Certificate, ClockReading, ClusterFacts, GatewayLook, Listed
+from autoscaler.doctor.fetching import fetch_looks, fetch_routes
 from autoscaler.doctor.rights import needed_rights
 from autoscaler.doctor.scaled_objects import addressed
 from autoscaler.doctor.workloads import any_pod
 from autoscaler.domain.publication import DESIRED_REPLICAS
 from autoscaler.domain.resource import AutoscalerResource, Mode
+from autoscaler.domain.service import ServiceId
 from autoscaler.ports import Clock, PortError, RefusedError
 
 T = TypeVar("T")
@@ -103,6 +104,9 @@ def gather(api: KubernetesApi, settings: KubernetesSettings | None, scope: Scope
         services=services,
         rights=_asked(lambda: ask_rights(api, rights, scope.account or Account())),
         pages=fetch_looks(api, usable, targets, known_pods, through_api_server=scope.through_api_server),
+        gateways=_gateways(
+            api, usable, scope.lease_namespace or _namespace_of(leases), through_api_server=scope.through_api_server
+        ),
         marked=_marked(api, usable, targets, known_pods),
         certificates=_certificates(settings),
     )
@@ -215,6 +219,29 @@ def _services(
         path = Collection(group="", version="v1", plural="services", namespace=namespace).item(service)
         found[name] = _asked(lambda path=path: _found(api, path))  # type: ignore[misc]
     return found
+
+
+def _gateways(
+    api: KubernetesApi, resources: Sequence[AutoscalerResource], own: str | None, *, through_api_server: bool
+) -> dict[ServiceId, GatewayLook]:
+    """Of each resource with a gateway. ``own``: the controller's namespace."""
+    looks: dict[ServiceId, GatewayLook] = {}
+    for resource in resources:
+        gateway = resource.gateway
+        namespace = own if gateway is None else gateway.namespace or own
+        if gateway is None or namespace is None:
+            continue
+        collection = Collection(group="", version="v1", plural="pods", namespace=namespace)
+        query = {"labelSelector": ",".join(f"{key}={value}" for key, value in gateway.labels)}
+        pods: Listed = _asked(lambda at=collection, query=query: list(_pages(api, at, query)))  # type: ignore[misc]
+        routed = () if isinstance(pods, PortError) else pods
+        looks[resource.service.id] = GatewayLook(
+            namespace=namespace,
+            labels=gateway.labels,
+            pods=pods,
+            routes=fetch_routes(api, resource, routed, through_api_server=through_api_server),
+        )
+    return looks
 
 
 def _serves(api_service: JsonObject, services: Mapping[str, JsonObject | PortError | None]) -> bool:

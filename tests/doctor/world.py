@@ -28,10 +28,11 @@ from adapters.kubernetes.target_kinds import TARGET_KINDS
 from adapters.kubernetes.targets import Targeted, TargetProblem
 from autoscaler.config.resource_crd import custom_resource_definition
 from autoscaler.config.resource_reading import parse_resource
-from autoscaler.doctor.facts import Certificate, ClockReading, ClusterFacts, PageLook
+from autoscaler.doctor.facts import Certificate, ClockReading, ClusterFacts, GatewayLook, PageLook
 from autoscaler.doctor.rights import Asked
 from autoscaler.domain.reading import Unknown
-from autoscaler.domain.resource import AutoscalerResource
+from autoscaler.domain.resource import GATEWAY_LABELS, AutoscalerResource
+from autoscaler.domain.service import ServiceId
 from autoscaler.manifests import DEFAULT_KUBERNETES, KedaOptions, ScaledService, hpa_manifests, keda_manifests
 from autoscaler.ports import PortError
 
@@ -83,6 +84,7 @@ class World:
     services: dict[str, Any] = field(default_factory=dict)
     reads: dict[str, Any] = field(default_factory=dict)
     rights: Sequence[Asked] | PortError = ()
+    gateways: dict[ServiceId, GatewayLook] = field(default_factory=dict)
     marked: dict[str, PortError | None] = field(default_factory=dict)
     certificates: Sequence[Certificate] = ()
 
@@ -113,6 +115,7 @@ class World:
             reads=self.reads,
             rights=self.rights,
             pages=self._pages(),
+            gateways=self.gateways,
             marked=self.marked,
             certificates=self.certificates,
         )
@@ -206,6 +209,17 @@ def _pod(name: str) -> Json:
         "metadata": {**meta(name), "labels": {"app": "chat"}},
         "spec": {**template["spec"], "nodeName": "gpu-0"},
         "status": {"phase": "Running", "podIP": "10.1.0.9", "conditions": [ready]},
+    }
+
+
+def gateway_pod(name: str, *, ready: bool = True) -> Json:
+    """One of a gateway in namespace "ops"."""
+    condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": stamp(NOW_S - 600)}
+    ports = [{"name": "http", "containerPort": 8080}, {"name": "metrics", "containerPort": 8081}]
+    return {
+        "metadata": {**meta(name), "namespace": "ops", "labels": dict(GATEWAY_LABELS)},
+        "spec": {"containers": [{"name": "gateway", "image": "gateway", "ports": ports}], "nodeName": "cpu-0"},
+        "status": {"phase": "Running", "podIP": "10.1.0.7", "conditions": [condition]},
     }
 
 
