@@ -18,7 +18,7 @@ _PER_BUCKET = 3
 _BUCKETS = 16
 _LEAST_S, _MOST_S = 1e-7, 1e4
 _MOST_BATCH = 1e5
-_PRIOR = 0.01  # weight of "twice the batch takes twice as long", which promises nothing from batching
+_PRIOR = 0.01  # weight, in windows, of "twice the batch takes twice as long", which promises nothing from batching
 _BEYOND_SEEN = 2.0  # batches so much larger than any seen are counted on
 # A window of a busy instance reads up to so much above 1: executions are counted whole though the window cuts its first
 # and last, and durations are means over requests. A second instance taken for one is the safe side.
@@ -60,8 +60,7 @@ def fitted(rows: Array) -> BatchTime:
     """
     batch, exec_s = rows[:, _BATCH], rows[:, _EXEC]
     scale = float(batch.mean())
-    prior = math.sqrt(_PRIOR * len(rows))
-    design = np.vstack((np.column_stack((np.ones_like(batch), batch / scale)), [[prior, 0.0]]))
+    design = np.vstack((np.column_stack((np.ones_like(batch), batch / scale)), [[math.sqrt(_PRIOR), 0.0]]))
     alpha_s, slope = np.linalg.lstsq(design, np.append(exec_s, 0.0), rcond=None)[0].tolist()
     if alpha_s <= 0.0:
         return BatchTime(alpha_s=0.0, beta_s=float((exec_s @ batch) / (batch @ batch)))

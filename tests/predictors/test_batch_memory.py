@@ -16,6 +16,7 @@ from predictors.capacity import StepTimeCapacity
 
 NONE = Unknown(UnknownReason.NO_OBSERVATIONS)
 TRUTH = BatchTime(alpha_s=0.02, beta_s=0.005)
+TRUTH_FULL_RPS = 8 / TRUTH.of(8)
 SLO = Slo(queue_s=0.05)
 
 
@@ -54,6 +55,14 @@ def test_one_size_promises_nothing_from_batching() -> None:
     fitted = batch_memory.fitted(rows(4, 4, 4))
     assert fitted.of(4) == pytest.approx(TRUTH.of(4), rel=0.05)
     assert fitted.of(8) >= 1.5 * TRUTH.of(4)
+
+
+@pytest.mark.parametrize(
+    "batches", [pytest.param((1.2, 1.5, 1.9, 2.3), id="small"), pytest.param((2, 3, 4, 5), id="some")]
+)
+def test_windows_of_sizes_near_one_another_outweigh_the_caution_as_they_come(batches: tuple[float, ...]) -> None:
+    fitted = batch_memory.fitted(rows(*batches * 3))
+    assert fitted.alpha_s == pytest.approx(TRUTH.alpha_s, rel=0.1)
 
 
 def test_an_hour_at_one_load_does_not_push_out_what_was_learned_at_others() -> None:
@@ -111,6 +120,14 @@ def test_two_instances_are_seen_by_their_executions() -> None:
     assert isinstance(one, ReplicaCapacity)
     assert isinstance(two, ReplicaCapacity)
     assert two.rps == pytest.approx(2 * one.rps)
+
+
+@pytest.mark.parametrize("executing", [1.0, 1.1, 1.2])
+def test_a_busy_instance_is_one_though_its_window_cuts_executions(executing: float) -> None:
+    known = Variant(name="x", max_num_seqs=8)
+    busy = learned(*[window(float(at_s), at_s % 8 + 1, executing=executing) for at_s in range(16)], variant=known)
+    assert isinstance(busy, ReplicaCapacity)
+    assert busy.rps <= TRUTH_FULL_RPS
 
 
 def test_an_slo_out_of_reach_is_said() -> None:
