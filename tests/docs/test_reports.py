@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.docs.named_tests import NAMED, missing
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "reports.md").read_text(encoding="utf-8")
@@ -17,35 +16,6 @@ ROWS = [
     for line in PAGE.splitlines()
     if re.match(r"\| \d+ \|", line)
 ]
-NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)(?:\[([^`]*)\])?`")
-
-
-@cache
-def cases_of(path: str) -> dict[str, set[str]]:
-    """Each test of a file, with the texts in its decorators and in the file's own tables: names of its cases."""
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    functions = [each for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
-    tables = _texts([each for each in tree.body if isinstance(each, ast.Assign | ast.AnnAssign)])
-    return {each.name: _texts(each.decorator_list) | tables for each in functions if each.name.startswith("test_")}
-
-
-def _texts(nodes: list[ast.Assign | ast.AnnAssign] | list[ast.expr]) -> set[str]:
-    return {
-        part.value
-        for node in nodes
-        for part in ast.walk(node)
-        if isinstance(part, ast.Constant) and isinstance(part.value, str)
-    }
-
-
-def missing(path: str, test: str, case: str) -> str | None:
-    """What of a test's name does not exist, None where all does."""
-    if not (ROOT / path).is_file():
-        return path
-    tests = cases_of(path)
-    if test not in tests:
-        return f"{path}::{test}"
-    return None if not case or case in tests[test] else f"{path}::{test}[{case}]"
 
 
 def test_there_are_92_and_each_once() -> None:
@@ -67,15 +37,18 @@ def _reports(cell: str) -> list[str]:
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row[0]) for row in ROWS])
 def test_a_report_has_tests_that_exist_or_a_reason_for_none(row: tuple[str, str, str, str]) -> None:
+    assert missing(row[3]) == []
     named = NAMED.findall(row[3])
-    assert [gone for path, test, case in named if (gone := missing(path, test, case)) is not None] == []
     assert bool(named) != row[2].startswith("does not concern us: ")
     assert re.sub(NAMED, "", row[3]).strip(", ") == ("" if named else "-")
 
 
 def test_what_does_not_exist_is_noticed() -> None:
     here = str(Path(__file__).relative_to(ROOT))
-    assert missing(here, "test_what_does_not_exist_is_noticed", "") is None
-    assert missing("tests/docs/none.py", "test_a", "") == "tests/docs/none.py"
-    assert missing(here, "test_none", "") is not None
-    assert missing(here, "test_there_are_92_and_each_once", "a case") is not None
+    assert missing(f"`{here}::test_what_does_not_exist_is_noticed`") == []
+    for gone in (
+        "tests/docs/none.py::test_a",
+        f"{here}::test_none",
+        f"{here}::test_there_are_92_and_each_once[a case]",
+    ):
+        assert len(missing(f"`{gone}`")) == 1
