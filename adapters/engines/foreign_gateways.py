@@ -44,8 +44,8 @@ class ForeignPage:
             self._by_name.setdefault(series.name, []).append((series, value))
 
     def of(self, service: str, match: tuple[tuple[str, str], ...]) -> Told | Unknown:
-        """``match``: labels of the service's series; none: the table's label has the service's name."""
-        wanted = match or ((self._table.label, service),)
+        """Of a service, NAMESPACE/NAME. ``match``: labels of its series; none: the table's label has that NAME."""
+        wanted = match or ((self._table.label, service.rpartition("/")[2]),)
         try:
             terms = [self._value(term, wanted) for term in self._table.arrivals]
             waiting, in_flight = self._gauge(self._table.waiting, wanted), self._gauge(self._table.in_flight, wanted)
@@ -143,6 +143,7 @@ class JoinedForeignGateways:
         arrivals = 0.0 if self._joined is None else self._joined.arrivals
         for name, now in sorted(told.items()):
             before = self._last.get(name)
+            self._last[name] = now
             if before is None:
                 # One that ran before it was looked at has counted what was never asked of this service's count.
                 is_new = now.started_s is not None and now.started_s > began_s
@@ -150,9 +151,9 @@ class JoinedForeignGateways:
             elif now.started_s != before.started_s or now.counted < before.counted:
                 arrivals += now.arrivals
             else:
-                arrivals += max(0.0, now.arrivals - before.arrivals)
-                now = replace(now, arrivals=max(now.arrivals, before.arrivals))
-            self._last[name] = now
+                highest = max(now.arrivals, before.arrivals)
+                arrivals += highest - before.arrivals
+                self._last[name] = replace(now, arrivals=highest)
         self._last = {name: last for name, last in self._last.items() if at_s - last.at_s <= _REMEMBERED_S}
         self._joined = ForeignGatewayReading(
             service=service,

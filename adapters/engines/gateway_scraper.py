@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from types import TracebackType
 
 import aiohttp
-from yarl import URL
 
 from adapters.engines.fetched import DEFAULT_MAX_BYTES, DEFAULT_TIMEOUT_S, FetchedPage
 from adapters.engines.fetching import fetch_page, open_session
+from adapters.engines.foreign_gateways import ForeignPage, ForeignPageReader, JoinedForeignGateways, Told
 from adapters.engines.gateway_joining import JoinedGateways
-from adapters.engines.gateway_pages import WAITING, GatewayPageReader
+from adapters.engines.gateway_onlooking import Onlooker
+from adapters.engines.gateway_pages import GatewayPageReader
 from autoscaler.domain.cluster import ClusterSnapshot
-from autoscaler.domain.gateway import GatewayPage, GatewayPages
-from autoscaler.domain.reading import GatewayReading, Observations, Unknown, UnknownReason
+from autoscaler.domain.gateway import GatewayKind, GatewayPage, GatewayPages
+from autoscaler.domain.reading import AnyGatewayReading, GatewayReading, Observations, Unknown, UnknownReason
 from autoscaler.domain.service import ServiceId
 from autoscaler.ports import Clock
 
@@ -30,10 +31,13 @@ LOOK_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """A page as it came, or why it didn't."""
+    """A page as it was read, or why it wasn't."""
 
-    readings: Mapping[str, GatewayReading | Unknown] | Unknown
+    said: Mapping[str, GatewayReading | Unknown] | ForeignPage | Unknown
     at_s: float
+
+
+_Key = tuple[str, GatewayKind]
 
 
 class GatewayScraper:
@@ -61,8 +65,10 @@ class GatewayScraper:
         self._timeout_s = timeout_s
         self._look_s = look_s
         self._joined: dict[ServiceId, JoinedGateways] = {}
-        self._reader, self._onlooking = GatewayPageReader(), GatewayPageReader()
-        self._at_zero: Mapping[str, frozenset[str]] = {}
+        self._foreign: dict[ServiceId, JoinedForeignGateways] = {}
+        self._reader, self._foreign_reader = GatewayPageReader(), ForeignPageReader()
+        self._onlooker = Onlooker()
+        self._at_zero: Mapping[GatewayPage, frozenset[str]] = {}
         self._session: aiohttp.ClientSession | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="scrape-gateways", daemon=True)
@@ -82,9 +88,10 @@ class GatewayScraper:
         services = {target.service for target in snapshot.targets}
         found = {service: pages for service, pages in self._gateways().items() if service in services}
         self._at_zero = _at_zero(snapshot, found)
-        wanted = {page for pages in found.values() if not isinstance(pages, Unknown) for page in pages}
+        wanted = {(page.url, page.kind) for pages in found.values() if not isinstance(pages, Unknown) for page in pages}
         fetched = self._fetched(wanted)
         self._joined = {service: self._joined.get(service) or JoinedGateways() for service in found}
+        self._foreign = {service: self._foreign.get(service) or JoinedForeignGateways() for service in found}
         gateways = {str(service): self._service(service, pages, fetched) for service, pages in sorted(found.items())}
         return Observations(at_s=self._clock.now_s(), engines={}, gateways=gateways)
 
@@ -99,44 +106,53 @@ class GatewayScraper:
         self._loop.close()
 
     def _service(
-        self, service: ServiceId, pages: tuple[GatewayPage, ...] | Unknown, fetched: Mapping[str, _Page]
-    ) -> GatewayReading | Unknown:
+        self, service: ServiceId, pages: tuple[GatewayPage, ...] | Unknown, fetched: Mapping[_Key, _Page]
+    ) -> AnyGatewayReading | Unknown:
         if isinstance(pages, Unknown):
             return pages
-        readings: dict[str, GatewayReading] = {}
+        ours: dict[str, GatewayReading] = {}
+        others: dict[str, Told] = {}
         at_s = 0.0
         for each in pages:
-            page = fetched[each.url]
-            told: GatewayReading | Unknown
-            if isinstance(page.readings, Unknown):
-                told = page.readings
-            else:
-                missing = Unknown(UnknownReason.MISSING_SERIES, "it has no route for the service yet")
-                told = page.readings.get(service, missing)
+            page = fetched[each.url, each.kind]
+            told = _told(page, each, service)
             if isinstance(told, Unknown):
                 return Unknown(told.reason, f"gateway {each.name}: {told.detail}")
-            readings[each.name] = told
+            if isinstance(told, Told):
+                others[each.name] = told
+            else:
+                ours[each.name] = told
             at_s = max(at_s, page.at_s)
-        if not readings:
+        if others:  # a service has gateways of one kind
+            return self._foreign[service].join(service, others, at_s=at_s)
+        if not ours:
             return Unknown(UnknownReason.NO_REPLICAS, "the service has a gateway, but no pod of it runs")
-        return self._joined[service].join(readings, at_s=at_s)
+        return self._joined[service].join(ours, at_s=at_s)
 
-    def _fetched(self, pages: Collection[GatewayPage]) -> Mapping[str, _Page]:
-        """By URL; each is there."""
+    def _fetched(self, pages: Collection[_Key]) -> Mapping[_Key, _Page]:
+        """By URL and kind; each is there."""
         late = Unknown(UnknownReason.TIMEOUT, f"no answer within {2 * self._timeout_s:g} s")
-        fetched = {page.url: _Page(late, self._clock.now_s()) for page in pages}
+        fetched = {key: _Page(late, self._clock.now_s()) for key in pages}
         bodies: dict[str, tuple[FetchedPage | Unknown, float]] = {}
-        fetching = asyncio.run_coroutine_threadsafe(self._round(list(fetched), bodies), self._loop)
+        fetching = asyncio.run_coroutine_threadsafe(self._round({url for url, _ in pages}, bodies), self._loop)
         try:
             fetching.result(timeout=2 * self._timeout_s)
         except (TimeoutError, CancelledError):
             fetching.cancel()
-        for url, (page, at_s) in list(bodies.items()):
-            read = page if isinstance(page, Unknown) else self._reader.read(page.body, at_s=at_s)
-            fetched[url] = _Page(read, at_s)
+        for url, kind in pages:
+            if url in bodies:
+                page, at_s = bodies[url]
+                fetched[url, kind] = _Page(page if isinstance(page, Unknown) else self._read(page, kind, at_s), at_s)
         return fetched
 
-    async def _round(self, urls: Sequence[str], bodies: dict[str, tuple[FetchedPage | Unknown, float]]) -> None:
+    def _read(
+        self, page: FetchedPage, kind: GatewayKind, at_s: float
+    ) -> Mapping[str, GatewayReading | Unknown] | ForeignPage | Unknown:
+        if kind is GatewayKind.GPU_AUTOSCALER:
+            return self._reader.read(page.body, at_s=at_s)
+        return self._foreign_reader.read(page.body, kind, at_s=at_s)
+
+    async def _round(self, urls: Collection[str], bodies: dict[str, tuple[FetchedPage | Unknown, float]]) -> None:
         async def fetch(url: str) -> None:
             page = await self._fetch(url)
             bodies[url] = page, self._clock.now_s()
@@ -154,17 +170,18 @@ class GatewayScraper:
         while True:
             await asyncio.sleep(self._look_s)
             at_zero = self._at_zero
-            found = await asyncio.gather(*(self._waiting(url, services) for url, services in at_zero.items()))
+            found = await asyncio.gather(*(self._waiting(page, services) for page, services in at_zero.items()))
             waiting = frozenset(each for some in found for each in some)
             if waiting - known:
                 self._wake()
             known = waiting
 
-    async def _waiting(self, url: str, services: frozenset[str]) -> list[tuple[str, str]]:
-        page = await self._fetch(str(URL(url).update_query({"name[]": WAITING})))
-        if isinstance(page, Unknown):  # the next tick says so
+    async def _waiting(self, page: GatewayPage, services: frozenset[str]) -> list[tuple[str, str]]:
+        url = self._onlooker.url(page)
+        fetched = await self._fetch(url)
+        if isinstance(fetched, Unknown):  # the next tick says so
             return []
-        return [(url, service) for service in self._onlooking.waiting(page.body) & services]
+        return [(url, service) for service in self._onlooker.waiting(page, fetched.body, services)]
 
     async def _stop(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -175,12 +192,20 @@ class GatewayScraper:
             await self._session.close()
 
 
-def _at_zero(snapshot: ClusterSnapshot, found: GatewayPages) -> Mapping[str, frozenset[str]]:
-    """The services without replicas, by the URL of each gateway in front of them."""
+def _told(page: _Page, asked: GatewayPage, service: ServiceId) -> GatewayReading | Told | Unknown:
+    if isinstance(page.said, Unknown):
+        return page.said
+    if isinstance(page.said, ForeignPage):
+        return page.said.of(service, asked.match)
+    return page.said.get(service, Unknown(UnknownReason.MISSING_SERIES, "it has no route for the service yet"))
+
+
+def _at_zero(snapshot: ClusterSnapshot, found: GatewayPages) -> Mapping[GatewayPage, frozenset[str]]:
+    """The services without replicas, by the page of each gateway in front of them."""
     scaled = {target.service for target in snapshot.targets if target.replicas > 0}
-    services: dict[str, set[str]] = {}
+    services: dict[GatewayPage, set[str]] = {}
     for service, pages in found.items():
         if service not in scaled and not isinstance(pages, Unknown):
             for page in pages:
-                services.setdefault(page.url, set()).add(service)
-    return {url: frozenset(names) for url, names in services.items()}
+                services.setdefault(page, set()).add(service)
+    return {page: frozenset(names) for page, names in services.items()}

@@ -1,8 +1,8 @@
 """Gateways that are not ours, as tables: which series tell the requests of a service, and when each one moves.
 
 Sources of the names: kubernetes-sigs/gateway-api-inference-extension ``pkg/epp/metrics`` and llm-d's router (endpoint
-picker); Envoy's cluster statistics and Istio's standard metrics; BerriAI/litellm ``litellm/integrations/prometheus.py``;
-ai-dynamo/dynamo ``lib/runtime/src/metrics/prometheus_names.rs``.
+picker); Envoy's cluster statistics and Istio's standard metrics; ``litellm/integrations/prometheus.py`` of
+BerriAI/litellm; ``lib/runtime/src/metrics/prometheus_names.rs`` of ai-dynamo/dynamo.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class GatewayPods:
         if namespace is None:
             detail = "say spec.gateway.namespace: the controller's own, which it would be, is not known"
             return Unknown(UnknownReason.UNREACHABLE, detail)
-        endpoint = MetricsEndpoint(port=gateway.port)
+        endpoint = MetricsEndpoint(port=gateway.port, path=gateway.path)
         pages = []
         for pod in self._selection(_Selection(namespace, gateway.labels), pods):
             if not self._counts(pod):
@@ -75,7 +75,8 @@ class GatewayPods:
             if url is None:
                 why = no_metrics_port(pod, endpoint) if pod.ip else "it has no address"
                 return Unknown(UnknownReason.UNREACHABLE, f"gateway {pod.namespace}/{pod.name}: {why}")
-            pages.append(GatewayPage(name=f"{pod.namespace}/{pod.name}", url=url))
+            name = f"{pod.namespace}/{pod.name}"
+            pages.append(GatewayPage(name=name, url=url, kind=gateway.kind, match=gateway.match))
         return tuple(sorted(pages))
 
     def _counts(self, pod: PodView) -> bool:

@@ -82,7 +82,14 @@ def parse_resource(raw: Mapping[str, object]) -> AutoscalerResource | RefusedRes
 
 def _gateway(section: GatewayRefSection) -> GatewayRef:
     labels = GATEWAY_LABELS if section.selector is None else tuple(sorted(section.selector.match_labels.items()))
-    return GatewayRef(labels=labels, namespace=section.namespace, port=section.port)
+    return GatewayRef(
+        kind=section.type,
+        labels=labels,
+        namespace=section.namespace,
+        port=section.port,
+        path=section.path,
+        match=tuple(sorted(section.match_labels.items())),
+    )
 
 
 def _requests(section: ResourceSpecSection) -> ServedRequests:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from autoscaler.config.document import Path
 from autoscaler.config.fields import default_of
-from autoscaler.config.resource_schema import ResourceSection, ResourceSpecSection, TargetRefSection
+from autoscaler.config.resource_schema import GatewayRefSection, ResourceSection, ResourceSpecSection, TargetRefSection
 from autoscaler.config.scaling_rules import Finding, ReadScaling, scaling_findings
 from autoscaler.config.scaling_schema import SloSection, StepTimeSection
+from autoscaler.domain.gateway import GatewayKind
 from autoscaler.domain.resource import TargetRef
 from autoscaler.domain.service import Bounds
 
@@ -27,6 +28,8 @@ _NAME = f"may have at most {_LONGEST_NAME} characters, so that label selectors c
 _ONE_FORM = "give either targetRef (one kind of replica) or variants (several), one of the two"
 _NEEDS_GROUP = "of a RayService or RayCluster one worker group is scaled: workerGroup has to name it"
 _NO_GROUP = "only a RayService or RayCluster has worker groups; leave workerGroup out"
+_WHICH_PODS = "of another's gateway the pods have to be named: selector is missing"
+_OURS_TELLS = "are for the gateways of others; ours tells its services apart by itself"
 _NO_TARGET = "runs no replicas that could be counted; name the Deployment (or other object) that does"
 
 
@@ -65,6 +68,14 @@ def expressions() -> Mapping[str, tuple[Expression, ...]]:
             Expression(rule=f"has(self.profile) || ({all_terms})", message="needs a profile, or all of c, d, e, a"),
             Expression(
                 rule="!has(self.c) || duration(self.c) > duration('0s')", message="must be more than 0s", field=".c"
+            ),
+        ),
+        GatewayRefSection.__name__: (
+            Expression(rule=f"self.type == '{GatewayKind.GPU_AUTOSCALER}' || has(self.selector)", message=_WHICH_PODS),
+            Expression(
+                rule=f"self.type != '{GatewayKind.GPU_AUTOSCALER}' || size(self.matchLabels) == 0",
+                message=_OURS_TELLS,
+                field=".matchLabels",
             ),
         ),
         TargetRefSection.__name__: (
@@ -113,6 +124,8 @@ def resource_findings(read: ReadResource) -> Iterator[Finding]:
     section = read.section
     variants = section.variants or []
     yield from scaling_findings(read, variants)
+    if read.reads("gateway") and section.gateway is not None:
+        yield from _gateway(section.gateway, read.path("gateway"))
     if not read.reads("targetRef", "variants"):
         return
     if (section.target_ref is None) == (section.variants is None):
@@ -127,6 +140,14 @@ def resource_findings(read: ReadResource) -> Iterator[Finding]:
         first = seen.setdefault(target.identity, index)
         if first != index:
             yield path, f"{target} is the target of variants[{first}] too; each needs an object of its own"
+
+
+def _gateway(section: GatewayRefSection, path: Path) -> Iterator[Finding]:
+    ours = section.type is GatewayKind.GPU_AUTOSCALER
+    if not ours and section.selector is None:
+        yield path, _WHICH_PODS
+    if ours and section.match_labels:
+        yield (*path, "matchLabels"), _OURS_TELLS
 
 
 def _target(section: TargetRefSection, path: Path) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from autoscaler.config.fields import Name, Seconds, Section, UrlPath, default_of
 from autoscaler.config.scaling_schema import KindSection, ScalingSection
 from autoscaler.config.service_schema import RequestsSection
+from autoscaler.domain.gateway import GatewayKind
 from autoscaler.domain.resource import GatewayRef, MetricsEndpoint, Mode, Scheme, ServedRequests
 from autoscaler.domain.service import Service
 
@@ -73,6 +74,13 @@ Labels = Annotated[
     dict[LabelKey, LabelValue],
     Field(min_length=1, max_length=16, json_schema_extra={"x-form": "a mapping of labels to their values"}),
 ]
+SeriesLabels = Annotated[
+    dict[
+        Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=128)],
+        Annotated[str, Field(min_length=1, max_length=256)],
+    ],
+    Field(max_length=16, json_schema_extra={"x-form": "a mapping of a series' labels to their values"}),
+]
 ModelName = Annotated[str, Field(min_length=1, max_length=256)]
 
 
@@ -117,16 +125,24 @@ class SelectorSection(Section):
 
 
 class GatewayRefSection(Section):
-    """The pods of the gateway in front of the service, ``gpu-autoscaler gateway``: it counts the requests, and holds
-    them while no replica is ready. Without one a service at zero can't be woken by a request.
+    """The pods of the gateway in front of the service: it counts the requests, and ours (``gpu-autoscaler gateway``)
+    holds them while no replica is ready. Without one a service at zero can't be woken by a request.
     """
 
+    type: Annotated[GatewayKind, Field(strict=False)] = default_of(GatewayRef, "kind")
+    """Whose gateway it is. Another's has to be told by selector, and is only read."""
     selector: SelectorSection | None = None
     """Which pods they are. Unset: those of the chart, by app.kubernetes.io/name and app.kubernetes.io/component."""
     namespace: Name | None = default_of(GatewayRef, "namespace")
     """Their namespace. Unset: the controller's own."""
     port: PodPort = default_of(GatewayRef, "port")
     """Port of their metrics page, a number or the name of a container port."""
+    path: UrlPath = default_of(GatewayRef, "path")
+    """Path of that page."""
+    match_labels: SeriesLabels = Field(default={})
+    """Labels of the service's series on the page of another's gateway. Unset: the resource's name as model_name
+    (EndpointPicker), envoy_cluster_name (Envoy), destination_service_name (Istio), requested_model (LiteLLM) or model
+    (Dynamo)."""
 
 
 class ServedRequestsSection(RequestsSection):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from autoscaler.domain.gateway import GatewayKind
 from autoscaler.domain.service import Service
 
 
@@ -76,12 +77,17 @@ GATEWAY_LABELS = (("app.kubernetes.io/component", "gateway"), ("app.kubernetes.i
 class GatewayRef:
     """Which pods are the gateway in front of a service: those of a namespace that have all these labels.
 
-    ``namespace`` None: the controller's own. ``port``: where their metrics page is, a number or a port's name.
+    ``namespace`` None: the controller's own. ``port``, ``path``: where their metrics page is; the port a number or a
+    port's name. ``match``: labels of the service's series on the page of a gateway that is not ours; none: the label
+    by which that gateway tells services apart has the resource's name.
     """
 
+    kind: GatewayKind = GatewayKind.GPU_AUTOSCALER
     labels: tuple[tuple[str, str], ...] = GATEWAY_LABELS
     namespace: str | None = None
     port: int | str = "metrics"
+    path: str = "/metrics"
+    match: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import pytest
 
 from adapters.kubernetes.gateways import GatewayPods
 from adapters.kubernetes.serving_pods import Serving, ServingPods
-from autoscaler.domain.gateway import GatewayPage
+from autoscaler.domain.gateway import GatewayKind, GatewayPage
 from autoscaler.domain.reading import Unknown, UnknownReason
 from autoscaler.domain.resource import (
     GATEWAY_LABELS,
@@ -134,6 +134,15 @@ def test_labels_namespace_and_port_can_be_said() -> None:
     assert pages(*made, gateway=told) == (
         GatewayPage(name="edge/a", url="http://10.1.0.7:9000/metrics"),
         GatewayPage(name="edge/b", url="http://10.1.0.7:9000/metrics"),
+    )
+
+
+def test_a_gateway_of_others_is_read_where_it_tells() -> None:
+    match = (("model_name", "chat-v1"),)
+    told = GatewayRef(kind=GatewayKind.ENDPOINT_PICKER, labels=(("app", "epp"),), port=9090, path="/stats", match=match)
+    (page,) = pages(gateway_pod("epp-0", labels={"app": "epp"}), gateway=told)
+    assert page == GatewayPage(
+        name="system/epp-0", url="http://10.1.0.7:9090/stats", kind=GatewayKind.ENDPOINT_PICKER, match=match
     )
 
 

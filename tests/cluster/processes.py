@@ -17,6 +17,7 @@ _WATCHER = Path(__file__).with_name("watcher.py")
 _PAUSE_S = 0.02
 # Below Linux's range for outgoing connections, which could take a port between its choice and its use.
 _PORTS = range(15_000, 32_000)
+_RANDOM = random.SystemRandom()  # workers that are seeded alike must not agree
 
 
 class NotReadyError(RuntimeError):
@@ -26,7 +27,7 @@ class NotReadyError(RuntimeError):
 def free_port() -> int:
     """A port of 127.0.0.1 that nobody listens on."""
     while True:
-        port = random.choice(_PORTS)
+        port = _RANDOM.choice(_PORTS)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

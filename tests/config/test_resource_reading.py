@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from adapters.local.template import RoutePolicy
 from autoscaler.config import Settings
 from autoscaler.config.resource_reading import parse_resource
+from autoscaler.domain.gateway import GatewayKind
 from autoscaler.domain.resource import (
     GATEWAY_LABELS,
     AutoscalerResource,
@@ -98,6 +99,23 @@ def test_the_gateway_and_how_it_treats_requests() -> None:
         max_waiting=5,
         max_wait_s=120.0,
         timeout_s=3600.0,
+    )
+
+
+def test_a_gateway_of_others_is_read_at_its_own_place() -> None:
+    gateway = {
+        "type": "Envoy",
+        "selector": {"matchLabels": {"app": "edge"}},
+        "port": 15020,
+        "path": "/stats/prometheus",
+        "matchLabels": {"envoy_cluster_name": "outbound|8000||chat.llm.svc.cluster.local"},
+    }
+    assert _read({**SMALLEST, "gateway": gateway}).gateway == GatewayRef(
+        kind=GatewayKind.ENVOY,
+        labels=(("app", "edge"),),
+        port=15020,
+        path="/stats/prometheus",
+        match=(("envoy_cluster_name", "outbound|8000||chat.llm.svc.cluster.local"),),
     )
 
 
@@ -241,6 +259,16 @@ def _variant(variant: str, **target: str) -> dict[str, object]:
             {"gateway": {"selector": {"matchLabels": {}}}},
             "spec.gateway.selector.matchLabels: must be a mapping of labels to their values",
             id="any pod as the gateway",
+        ),
+        pytest.param(
+            {"gateway": {"type": "LiteLLM"}},
+            "spec.gateway: of another's gateway the pods have to be named: selector is missing",
+            id="a gateway of others without its pods",
+        ),
+        pytest.param(
+            {"gateway": {"matchLabels": {"model_name": "chat"}}},
+            "spec.gateway.matchLabels: are for the gateways of others; ours tells its services apart by itself",
+            id="labels on the page of our own gateway",
         ),
         pytest.param(
             {"gateway": {"selector": {"matchLabels": {"a": "b c"}}}},

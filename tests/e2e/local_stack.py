@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -25,17 +24,12 @@ from adapters.local.recording import Recording
 from autoscaler.domain.cluster import Phase, Replica
 from autoscaler.domain.plan import ServiceDecision
 from autoscaler.domain.service import ServiceId
+from tests.cluster.processes import free_port
 
 MARK = "GPU_AUTOSCALER_E2E"
 ENGINE = (sys.executable, "-m", "loadtests.engine_emulator", "--port", "{port}", "--model", "chat")
 # A replica of this engine serves about 10 requests/s of 10 tokens: 4 sequences, 40 ms a step.
 SMALL = ("--step-base-ms", "40", "--max-num-seqs", "4", "--startup-s", "1")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def until(condition: Callable[[], bool], *, what: str, within_s: float = 45.0) -> None:

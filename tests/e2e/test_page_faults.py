@@ -28,7 +28,8 @@ from autoscaler.domain.service import Engine, Service, ServiceId, Slo, Variant
 from autoscaler.domain.state import ControllerState
 from autoscaler.policy.deciding import decide
 from loadtests.emulator.faults import PageFault
-from tests.e2e.local_stack import free_port, until
+from tests.cluster.processes import free_port
+from tests.e2e.local_stack import until
 
 CHAT = ServiceId("chat")
 # Slow on paper (one request takes about half of a replica's time), so that few real requests are much load.

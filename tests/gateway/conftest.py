@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from adapters.local.routes import Endpoint
 from adapters.local.template import GatewaySettings, RoutePolicy
 from autoscaler.domain.reading import GatewayReading
 from autoscaler.domain.service import ServiceId, Slo
+from tests.cluster import processes
 
 MAX_BODY_BYTES = 1_000_000
 
@@ -145,9 +145,7 @@ def serve() -> Serve:
 @pytest.fixture
 def free_port() -> int:
     """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
+    return processes.free_port()
 
 
 @pytest.fixture
