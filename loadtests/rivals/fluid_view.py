@@ -49,9 +49,12 @@ class FluidView:
     """The run so far, as a ``Seen``. Times are whole seconds; element t of a curve is the state at t.
 
     A request is in flight from its arrival until ``facts.service_s`` after it was served. ``lag_s``: age of metrics.
+    ``sample_s``: between samples of a gauge, whose mean over a window is that of its samples.
     """
 
-    def __init__(self, counts: NDArray[np.int64], facts: Facts, *, lag_s: float, ready: int) -> None:
+    def __init__(
+        self, counts: NDArray[np.int64], facts: Facts, *, lag_s: float, ready: int, sample_s: float = 1.0
+    ) -> None:
         self.arrived: Floats = np.concatenate([[0.0], np.cumsum(counts, dtype=np.float64)])
         self.served: Floats = np.zeros(len(counts) + 1)
         self.replicas: Floats = np.full(len(counts) + 1, float(ready))
@@ -62,6 +65,7 @@ class FluidView:
         self._facts = facts
         self._service = round(facts.service_s)
         self._lag = math.ceil(lag_s)
+        self._sample = max(1, round(sample_s))
         kv_tokens = facts.kv_capacity_tokens
         tokens = facts.prompt_tokens + facts.output_tokens / 2
         self._kv_each = math.nan if isinstance(kv_tokens, Unknown) else tokens / kv_tokens
@@ -155,15 +159,18 @@ class FluidView:
         return self._facts.output_tokens
 
     def _mean(self, window_s: float, delay: int) -> Measured:
-        """Of arrivals so far less those served ``delay`` seconds ago."""
+        """Of arrivals so far less those served ``delay`` seconds ago, over the samples of the window."""
         end = self._now - self._lag
         if end < 0:
             return _TOO_EARLY
-        if window_s < 1:
+        if window_s <= self._sample:
             return self._a[end] - self._s[max(0, end - delay)]
         begin = max(0, end - int(window_s))
         if end == begin:
             return _TOO_EARLY
+        if self._sample > 1:
+            times = range(end, max(-1, end - int(window_s)), -self._sample)
+            return sum([self._a[t] - self._s[max(0, t - delay)] for t in times]) / len(times)
         came = self._as[end] - self._as[begin]
         went = self._ss[max(0, end - delay)] - self._ss[max(0, begin - delay)]
         return (came - went) / (end - begin)

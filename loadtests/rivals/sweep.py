@@ -17,6 +17,7 @@ from loadtests.rivals.fluid_view import FluidView
 from loadtests.rivals.seen import Bounds, Contender, Facts, Floats
 
 _STRIDE = 3
+_SAMPLED_FROM_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,9 @@ def sweep_run(contender: Contender, knob: float, setup: SweepSetup) -> SweepResu
     """One run of ``contender`` with ``knob``."""
     lag_s = setup.metric_lag_s if contender.lag_s is None else contender.lag_s
     rival = contender.make(knob, setup.bounds, setup.facts)
-    view = FluidView(setup.counts, setup.facts, lag_s=lag_s, ready=setup.begin_replicas)
+    # Gauges are looked at as often as decisions are made; those who decide every few seconds see nearly all of them.
+    sample_s = contender.interval_s if contender.interval_s >= _SAMPLED_FROM_S else 1.0
+    view = FluidView(setup.counts, setup.facts, lag_s=lag_s, ready=setup.begin_replicas, sample_s=sample_s)
     seconds, drain_s = len(setup.counts), setup.facts.service_s
     booting: deque[int] = deque()
     paid_s, paid_from, changes = 0.0, 0, 0
