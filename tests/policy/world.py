@@ -15,8 +15,8 @@ from autoscaler.domain.learned import Learned
 from autoscaler.domain.params import Params
 from autoscaler.domain.plan import Decision, ServiceDecision
 from autoscaler.domain.reading import (
+    AnyGatewayReading,
     EngineReading,
-    GatewayReading,
     Histogram,
     Observations,
     Unknown,
@@ -170,7 +170,7 @@ class World:
     targets: dict[tuple[ServiceId, str], int] = field(default_factory=dict)
     replicas: dict[str, Replica] = field(default_factory=dict)
     engines: dict[str, Engine] = field(default_factory=dict)
-    gateways: dict[str, GatewayReading | Unknown] = field(default_factory=dict)
+    gateways: dict[str, AnyGatewayReading | Unknown] = field(default_factory=dict)
     owner: str | None = None
     created: int = 0
 

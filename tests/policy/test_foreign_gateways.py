@@ -1,0 +1,85 @@
+"""Demand from a gateway that is not ours: it counts where it tells, the replicas where they know of more."""
+
+from __future__ import annotations
+
+import pytest
+
+from autoscaler.domain.plan import Plan, ServiceDecision
+from autoscaler.domain.reading import ForeignGatewayReading, Measured, Unknown, UnknownReason
+from autoscaler.domain.service import Bounds, IdlePolicy
+from tests.policy.world import CHAT, World, models, service
+
+NOT_TOLD = Unknown(UnknownReason.NOT_EXPORTED)
+
+
+def reading(
+    world: World,
+    arrivals: float,
+    *,
+    waiting: Measured = NOT_TOLD,
+    in_flight: Measured = NOT_TOLD,
+    at_least: bool = False,
+) -> ForeignGatewayReading:
+    return ForeignGatewayReading(
+        service=CHAT,
+        at_s=world.now_s + world.params.interval_s,
+        started_s=1.0,
+        arrivals=arrivals,
+        waiting=waiting,
+        in_flight=in_flight,
+        at_least=at_least,
+    )
+
+
+def run(world: World, *, at_gateway: float, at_replicas: float, ticks: int, at_least: bool = False) -> ServiceDecision:
+    """Ticks under rates (requests/s) that the gateway and the replicas tell."""
+    counted = 0.0
+    part = None
+    for _ in range(ticks):
+        counted += at_gateway * world.params.interval_s
+        world.gateways = {CHAT: reading(world, counted, at_least=at_least)}
+        part = world.tick(at_replicas)
+    assert part is not None
+    return part
+
+
+@pytest.mark.parametrize(
+    ("at_gateway", "at_replicas", "at_least", "replicas"),
+    [
+        # Ten requests/s a replica.
+        pytest.param(35.0, 8.0, False, 4, id="the gateway knows of requests that no replica has seen"),
+        pytest.param(35.0, 8.0, True, 4, id="and where it tells the least, too"),
+        pytest.param(8.0, 35.0, False, 1, id="what it counts is what was asked"),
+        pytest.param(8.0, 35.0, True, 4, id="counted at their end: the replicas know of more"),
+        pytest.param(0.0, 35.0, True, 4, id="labels that match nothing starve nobody"),
+    ],
+)
+def test_the_larger_of_two_where_one_tells_the_least(
+    at_gateway: float, at_replicas: float, at_least: bool, replicas: int
+) -> None:
+    world = World(models=models(rps=10.0))
+    world.start(2)
+    part = run(world, at_gateway=at_gateway, at_replicas=at_replicas, ticks=60, at_least=at_least)
+    assert sum(each.replicas for each in part.targets()) == replicas
+
+
+def test_a_service_at_zero_is_woken_by_what_it_counts() -> None:
+    scaled = service(bounds=Bounds(min_replicas=0, max_replicas=4), idle=IdlePolicy(after_s=60.0))
+    world = World(services=(scaled,), models=models(rps=10.0))
+    world.targets[CHAT, "default"] = 0
+    world.gateways = {CHAT: reading(world, 7.0)}
+    world.tick()
+    world.gateways = {CHAT: reading(world, 7.0)}
+    assert sum(each.replicas for each in world.tick().targets()) == 0
+    world.gateways = {CHAT: reading(world, 8.0)}
+    assert sum(each.replicas for each in world.tick().targets()) == 1
+
+
+def test_a_gateway_that_can_not_be_read_shrinks_nothing() -> None:
+    world = World(models=models(rps=10.0))
+    world.start(4)
+    run(world, at_gateway=35.0, at_replicas=35.0, ticks=10)
+    world.gateways = {CHAT: Unknown(UnknownReason.HTTP_ERROR, "401")}
+    for _ in range(60):
+        part = world.tick(1.0)
+        assert not isinstance(part.outcome, Plan) or sum(each.replicas for each in part.targets()) >= 4
