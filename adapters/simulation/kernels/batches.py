@@ -7,7 +7,7 @@ request has waited for the longest delay; it then takes all that wait, up to the
 
 from __future__ import annotations
 
-from adapters.simulation.kernels.compiled import compiled
+from adapters.simulation.kernels.compiled import inlined
 from adapters.simulation.kernels.layout import (
     ARRIVED,
     BEGIN,
@@ -34,7 +34,7 @@ from adapters.simulation.kernels.stretches import enqueue
 from adapters.simulation.kernels.tally import tally_finish
 
 
-@compiled
+@inlined
 def arrive_at_batcher(fleet: FleetArrays, row: int, request: int, now: int) -> None:
     """A request comes to this replica, all of whose events before ``now`` are done."""
     enqueue(fleet, row, request)
@@ -43,7 +43,7 @@ def arrive_at_batcher(fleet: FleetArrays, row: int, request: int, now: int) -> N
         fleet.events[NEXT_EVENT, row] = _next_begin(fleet, row, now)
 
 
-@compiled
+@inlined
 def _next_begin(fleet: FleetArrays, row: int, now: int) -> int:
     """When a free instance takes the next batch, as far as is known at ``now``."""
     head = fleet.state[row, HEAD]
@@ -54,7 +54,7 @@ def _next_begin(fleet: FleetArrays, row: int, now: int) -> int:
     return int(max(now, fleet.got[head, ROUTED] + fleet.engine[MAX_DELAY]))
 
 
-@compiled
+@inlined
 def end_batch(
     fleet: FleetArrays,
     row: int,

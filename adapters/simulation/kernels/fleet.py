@@ -7,7 +7,7 @@ earlier is run up to it; events at the same moment as the arrival come after it.
 from __future__ import annotations
 
 from adapters.simulation.kernels.batches import arrive_at_batcher, end_batch
-from adapters.simulation.kernels.compiled import compiled
+from adapters.simulation.kernels.compiled import compiled, inlined
 from adapters.simulation.kernels.layout import (
     ARRIVALS,
     AT,
@@ -63,7 +63,7 @@ def refresh(fleet: FleetArrays, block: int) -> None:
     fleet.blocks[LOAD, block] = load
 
 
-@compiled
+@inlined
 def _run_before(
     fleet: FleetArrays,
     before: int,
@@ -82,7 +82,7 @@ def _run_before(
         refresh(fleet, block)
 
 
-@compiled
+@inlined
 def _choose(fleet: FleetArrays) -> int:
     """The replica for the next request; NONE if none is open."""
     if fleet.engine[ROUTER] == 0:
@@ -105,7 +105,7 @@ def _choose(fleet: FleetArrays) -> int:
     return NONE
 
 
-@compiled
+@inlined
 def _give(
     fleet: FleetArrays,
     row: int,
@@ -123,7 +123,7 @@ def _give(
     refresh(fleet, row // BLOCK)
 
 
-@compiled
+@inlined
 def _refuse_overdue(fleet: FleetArrays, now: int) -> None:
     """Held requests whose time was over before ``now``."""
     while fleet.gate[HELD] and now - fleet.asked[fleet.gate[GATE_HEAD], AT] > fleet.engine[HELD_PS]:
@@ -132,7 +132,7 @@ def _refuse_overdue(fleet: FleetArrays, now: int) -> None:
         fleet.gate[HELD] -= 1
 
 
-@compiled
+@inlined
 def _turn_away(fleet: FleetArrays, request: int) -> None:
     fleet.got[request, CODE] = IS_REFUSED
     fleet.gate[REFUSED] += 1
@@ -174,8 +174,12 @@ def serve(
 ) -> None:
     """Everything up to and at ``until``; steps that end by then are counted, those under way are not."""
     _release(fleet)
-    for request in range(fleet.gate[ARRIVALS], fleet.asked.shape[0]):
-        now = fleet.asked[request, AT]
+    requests = fleet.asked.shape[0]
+    while True:
+        request, now = fleet.gate[ARRIVALS], until + 1
+        if request < requests:
+            now = min(now, fleet.asked[request, AT])
+        _run_before(fleet, now)
         if now > until:
             break
         fleet.gate[ARRIVALS] += 1
@@ -183,14 +187,12 @@ def serve(
             fleet.got[request, CODE] = IS_REFUSED
             fleet.gate[REFUSED] += 1
             continue
-        _run_before(fleet, now)
         row = _choose(fleet)
         if row == NONE:
             _refuse_overdue(fleet, now)
             _hold(fleet, request)
         else:
             _give(fleet, row, request, now)
-    _run_before(fleet, until + 1)
     _refuse_overdue(fleet, until)
     if fleet.engine[MODEL] == CONTINUOUS:
         for row in range(fleet.events.shape[1]):
@@ -214,7 +216,7 @@ def lose(fleet: FleetArrays, row: int) -> None:
         request = fleet.got[request, NEXT]
 
 
-@compiled
+@inlined
 def _lose_one(fleet: FleetArrays, request: int) -> None:
     fleet.got[request, CODE] = IS_LOST
     fleet.gate[FAILED] += 1

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 
-from adapters.simulation.kernels.compiled import compiled
+from adapters.simulation.kernels.compiled import compiled, inlined
 from adapters.simulation.kernels.layout import (
     ARRIVED,
     BEGIN,
@@ -65,7 +65,7 @@ from adapters.simulation.kernels.layout import (
 from adapters.simulation.kernels.tally import observe, observe_steps, tally_finish, tally_first_token
 
 
-@compiled
+@inlined
 def step_time(fleet: FleetArrays, row: int) -> int:
     """How long the next step of the stretch lasts."""
     return int(
@@ -76,13 +76,13 @@ def step_time(fleet: FleetArrays, row: int) -> int:
     )
 
 
-@compiled
+@inlined
 def span(steps: int, shortest: int, growth: int) -> int:
     """How long that many steps last, each by ``growth`` longer than the one before."""
     return steps * shortest + growth * (steps * (steps - 1) // 2)
 
 
-@compiled
+@inlined
 def steps_within(shortest: int, growth: int, elapsed: int) -> int:
     """The most steps that end within ``elapsed``: the root of ``span``, put right where rounding missed it."""
     middle = shortest - 0.5 * growth
@@ -94,7 +94,7 @@ def steps_within(shortest: int, growth: int, elapsed: int) -> int:
     return steps
 
 
-@compiled
+@inlined
 def take_steps(fleet: FleetArrays, row: int, steps: int) -> None:
     """Go that many steps into the stretch, at most to its end."""
     decoding = fleet.state[row, DECODING]
@@ -110,7 +110,7 @@ def take_steps(fleet: FleetArrays, row: int, steps: int) -> None:
     fleet.state[row, PARTIAL_LEFT] -= steps * fleet.state[row, PARTIAL_CHUNK]
 
 
-@compiled
+@inlined
 def enqueue(fleet: FleetArrays, row: int, request: int) -> None:
     """Last in the queue."""
     fleet.got[request, NEXT] = NONE
@@ -122,7 +122,7 @@ def enqueue(fleet: FleetArrays, row: int, request: int) -> None:
     fleet.state[row, WAITING] += 1
 
 
-@compiled
+@inlined
 def arrive(fleet: FleetArrays, row: int, request: int, now: int) -> None:
     """A request comes to this replica, all of whose boundaries before ``now`` are done."""
     was_empty = fleet.state[row, HEAD] == NONE
@@ -142,7 +142,7 @@ def arrive(fleet: FleetArrays, row: int, request: int, now: int) -> None:
         fleet.events[NEXT_EVENT, row] = fleet.state[row, BEGIN] + span(steps, shortest, growth)
 
 
-@compiled
+@inlined
 def end_stretch(
     fleet: FleetArrays,
     row: int,
@@ -151,9 +151,9 @@ def end_stretch(
     take_steps(fleet, row, fleet.state[row, STEPS_LEFT])
     now, step = fleet.state[row, BEGIN], fleet.state[row, STEP]
     running = fleet.state[row, DECODING]
-    kept = running
-    if fleet.state[row, NEXT_FINISH] <= step:
-        kept = 0
+    kept, next_finish = running, fleet.state[row, NEXT_FINISH]
+    if next_finish <= step:
+        kept, next_finish = 0, NEVER
         for slot in range(running):
             word = fleet.slots[row, slot]
             if word >> SLOT_SHIFT <= step:
@@ -163,6 +163,7 @@ def end_stretch(
             else:
                 fleet.slots[row, kept] = word
                 kept += 1
+                next_finish = min(next_finish, word >> SLOT_SHIFT)
     for slot in range(running, running + fleet.state[row, COMPLETING]):
         request = fleet.slots[row, slot]
         generated = fleet.got[request, GENERATED] + 1
@@ -177,13 +178,15 @@ def end_stretch(
             fleet.state[row, CONTEXT] += fleet.asked[request, PROMPT] + generated
             fleet.slots[row, kept] = (step + left) << SLOT_SHIFT | request
             kept += 1
+            next_finish = min(next_finish, step + left)
     fleet.state[row, TOKENS] += fleet.state[row, COMPLETING]
     fleet.state[row, DECODING] = kept
     fleet.state[row, COMPLETING] = 0
+    fleet.state[row, NEXT_FINISH] = next_finish
     _plan(fleet, row)
 
 
-@compiled
+@inlined
 def _plan(fleet: FleetArrays, row: int) -> None:
     """Rules 1 and 2."""
     is_short = _make_room(fleet, row)
@@ -214,7 +217,7 @@ def _plan(fleet: FleetArrays, row: int) -> None:
     _lay_out(fleet, row)
 
 
-@compiled
+@inlined
 def _admit(fleet: FleetArrays, row: int, room: int, budget: int) -> int:
     """From the queue into the batch, with ``room`` KV tokens and ``budget`` tokens of this step; the budget left."""
     head, seqs = fleet.state[row, HEAD], fleet.state[row, DECODING] + fleet.state[row, COMPLETING]
@@ -243,22 +246,17 @@ def _admit(fleet: FleetArrays, row: int, room: int, budget: int) -> int:
     return budget
 
 
-@compiled
+@inlined
 def _lay_out(fleet: FleetArrays, row: int) -> None:
     """How many steps from here on are alike, and when they end."""
     decoding, chunk = fleet.state[row, DECODING], fleet.state[row, PARTIAL_CHUNK]
-    first = NEVER
-    for slot in range(decoding):
-        first = min(first, fleet.slots[row, slot])
-    next_finish = first >> SLOT_SHIFT if decoding else NEVER
-    fleet.state[row, NEXT_FINISH] = next_finish
     if decoding == 0 and fleet.state[row, PREFILL] == 0:
         fleet.state[row, STEPS_LEFT] = 0
         fleet.events[NEXT_EVENT, row] = NEVER
         return
     steps = 1
     if fleet.state[row, COMPLETING] == 0:
-        steps = next_finish - fleet.state[row, STEP]
+        steps = fleet.state[row, NEXT_FINISH] - fleet.state[row, STEP]
         if decoding:
             steps = min(steps, (fleet.engine[KV_TOKENS] - fleet.state[row, USED]) // decoding)
         if chunk:
@@ -279,7 +277,7 @@ def _make_room(fleet: FleetArrays, row: int) -> bool:
             needed += fleet.asked[partial, PROMPT] + fleet.got[partial, GENERATED]
             needed += 1 if fleet.state[row, PARTIAL_LEFT] <= fleet.engine[CHUNK_TOKENS] - decoding else 0
         if needed <= fleet.engine[KV_TOKENS]:
-            return is_short
+            break
         is_short = True
         if partial != NONE:
             victim = partial
@@ -298,3 +296,9 @@ def _make_room(fleet: FleetArrays, row: int) -> bool:
         fleet.got[victim, NEXT] = fleet.state[row, HEAD]
         fleet.state[row, HEAD] = victim
         fleet.state[row, WAITING] += 1
+    if is_short:
+        next_finish = NEVER
+        for slot in range(fleet.state[row, DECODING]):
+            next_finish = min(next_finish, fleet.slots[row, slot] >> SLOT_SHIFT)
+        fleet.state[row, NEXT_FINISH] = next_finish
+    return is_short

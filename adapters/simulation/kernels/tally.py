@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adapters.simulation.kernels.compiled import compiled
+from adapters.simulation.kernels.compiled import inlined
 from adapters.simulation.kernels.layout import (
     AT,
     CODE,
@@ -45,7 +45,7 @@ from adapters.simulation.kernels.layout import (
 )
 
 
-@compiled
+@inlined
 def bucket(fleet: FleetArrays, kind: int, value: int) -> int:
     """The first bucket whose bound is at least ``value``."""
     index = 0
@@ -54,7 +54,7 @@ def bucket(fleet: FleetArrays, kind: int, value: int) -> int:
     return index
 
 
-@compiled
+@inlined
 def observe(fleet: FleetArrays, row: int, kind: int, value: int, unit: int) -> None:
     """One observation of a replica; ``unit``: what its sum is counted in."""
     first = REPLICA_COLUMNS + kind * SPAN
@@ -62,7 +62,7 @@ def observe(fleet: FleetArrays, row: int, kind: int, value: int, unit: int) -> N
     fleet.state[row, first + SUM] += value // unit
 
 
-@compiled
+@inlined
 def observe_at_gate(fleet: FleetArrays, kind: int, value: int) -> None:
     """One observation of the gateway, a time."""
     first = GATE_HISTOGRAMS + kind * SPAN
@@ -70,7 +70,7 @@ def observe_at_gate(fleet: FleetArrays, kind: int, value: int) -> None:
     fleet.gate[first + SUM] += value // NANOSECOND
 
 
-@compiled
+@inlined
 def observe_steps(fleet: FleetArrays, row: int, steps: int, shortest: int, growth: int) -> None:
     """The gaps before the tokens of ``steps`` steps; step i lasts ``shortest + i * growth`` for every sequence."""
     sequences = fleet.state[row, DECODING]
@@ -87,7 +87,7 @@ def observe_steps(fleet: FleetArrays, row: int, steps: int, shortest: int, growt
     fleet.state[row, first + last] += (steps - counted) * sequences
 
 
-@compiled
+@inlined
 def tally_first_token(
     fleet: FleetArrays,
     row: int,
@@ -102,7 +102,7 @@ def tally_first_token(
     observe_at_gate(fleet, GATE_TTFT, now - fleet.asked[request, AT])
 
 
-@compiled
+@inlined
 def tally_finish(
     fleet: FleetArrays,
     row: int,
