@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from loadtests.rivals.aibrix import AIBRIX_APA, AIBRIX_KPA
 from loadtests.rivals.dynamo_load import DYNAMO_LOAD
+from loadtests.rivals.dynamo_sla import DYNAMO_SLA
 from loadtests.rivals.dynamo_throughput import DYNAMO_THROUGHPUT
 from loadtests.rivals.hpa import HPA_IN_FLIGHT, HPA_PODS, HPA_RATE, HPA_VALUE
 from loadtests.rivals.keda import KEDA_QUEUE, KEDA_RATE
@@ -31,12 +32,14 @@ RIVALS: tuple[Contender, ...] = (
     DYNAMO_THROUGHPUT,
     DYNAMO_LOAD,
 )
+# With those that need more than a fluid fleet can show.
+ENGINE_RIVALS: tuple[Contender, ...] = (*RIVALS, DYNAMO_SLA)
 
 
 def rival(name: str) -> Contender:
     """The rival of that name. Raises ValueError that lists them all."""
-    for contender in RIVALS:
+    for contender in ENGINE_RIVALS:
         if contender.name == name:
             return contender
-    known = ", ".join(contender.name for contender in RIVALS)
+    known = ", ".join(contender.name for contender in ENGINE_RIVALS)
     raise ValueError(f"no rival {name!r}; there are: {known}")

@@ -33,6 +33,7 @@ class Scene:
     waiting_each: tuple[float, ...] = ()
     kv_each: tuple[float, ...] = ()
     ttft: Measured = 0.0
+    itl: Measured = LOST
     prompt: Measured = 900.0
     output: Measured = 200.0
 
@@ -65,7 +66,7 @@ class Scene:
         return self.ttft
 
     def itl_s(self, window_s: float) -> Measured:
-        return LOST
+        return self.itl
 
     def prompt_tokens(self, window_s: float) -> Measured:
         return self.prompt

@@ -18,7 +18,7 @@ from loadtests.rivals.hpa import HPA_IN_FLIGHT, HPA_RATE
 from loadtests.rivals.keda import KEDA_RATE
 from loadtests.rivals.knative import KNATIVE_KPA
 from loadtests.rivals.ray_serve import RAY_SERVE
-from loadtests.rivals.roster import RIVALS, rival
+from loadtests.rivals.roster import ENGINE_RIVALS, RIVALS, rival
 from loadtests.rivals.seen import Bounds, Contender, Facts, Knob, Rival, Seen
 from loadtests.rivals.static_peak import STATIC_PEAK
 from loadtests.rivals.sweep import SweepResult, SweepSetup, best_in_hindsight, sweep_run
@@ -181,6 +181,6 @@ def test_every_rival_stays_within_its_bounds_and_costs_more_when_asked_to(conten
 
 
 def test_names_are_unique_and_found() -> None:
-    assert [rival(each.name) for each in RIVALS] == list(RIVALS)
+    assert [rival(each.name) for each in ENGINE_RIVALS] == list(ENGINE_RIVALS)
     with pytest.raises(ValueError, match="no rival 'x'; there are: static peak, HPA"):
         rival("x")
