@@ -50,18 +50,30 @@ def with_window(rows: Array, sample: LoadSample) -> Array:
     return kept
 
 
-def fitted(rows: Array) -> BatchTime:
+def declared(variant: Variant) -> BatchTime | None:
+    """What a step time without terms for tokens says of executions: c is alpha, d is beta."""
+    step = variant.step_time
+    if step is None or step.e_s > 0 or step.a_s > 0:
+        return None
+    return BatchTime(alpha_s=step.c_s, beta_s=step.d_s)
+
+
+def fitted(rows: Array, prior: BatchTime | None = None) -> BatchTime:
     """alpha and beta by least squares over the windows, neither below zero.
 
     The durations are means over requests, which see a large batch more often than a mean over executions does: with
     random batches alpha comes out about one beta too large, which is the safe side too.
-    Windows of one batch size can't tell them apart; then all of the time counts as beta's, which is the safe side: the
-    rate is then what was seen, and batching more is no promise.
+    Windows of one batch size can't tell them apart; then ``prior`` does. Without one all of the time counts as beta's,
+    which is the safe side: the rate is then what was seen, and batching more is no promise.
     """
     batch, exec_s = rows[:, _BATCH], rows[:, _EXEC]
     scale = float(batch.mean())
-    design = np.vstack((np.column_stack((np.ones_like(batch), batch / scale)), [[math.sqrt(_PRIOR), 0.0]]))
-    alpha_s, slope = np.linalg.lstsq(design, np.append(exec_s, 0.0), rcond=None)[0].tolist()
+    weight = math.sqrt(_PRIOR)
+    expected = [(weight, 0.0, 0.0)]
+    if prior is not None:
+        expected = [(weight, 0.0, weight * prior.alpha_s), (0.0, weight, weight * prior.beta_s * scale)]
+    equations = np.vstack((np.column_stack((np.ones_like(batch), batch / scale, exec_s)), expected))
+    alpha_s, slope = np.linalg.lstsq(equations[:, :2], equations[:, 2], rcond=None)[0].tolist()
     if alpha_s <= 0.0:
         return BatchTime(alpha_s=0.0, beta_s=float((exec_s @ batch) / (batch @ batch)))
     if slope <= 0.0:
@@ -70,11 +82,15 @@ def fitted(rows: Array) -> BatchTime:
 
 
 def capacity_of(rows: Array, *, variant: Variant, slo: Slo) -> ReplicaCapacity | Unknown:
-    """What one replica serves in time. ``variant.max_num_seqs`` is the server's largest batch, where it is known."""
-    time = fitted(rows)
-    seen = float(rows[:, _BATCH].max())
+    """What one replica serves in time: by what was seen, or before that by what is ``declared``, one of which there is.
+
+    ``variant.max_num_seqs`` is the server's largest batch, where it is known.
+    """
+    told_s = declared(variant)
+    time = told_s if told_s is not None and not len(rows) else fitted(rows, told_s)
+    seen = float(rows[:, _BATCH].max(initial=1.0))
     largest = variant.max_num_seqs or max(1, math.ceil(_BEYOND_SEEN * seen - 1e-9))
-    instances = max(1, math.ceil(float(rows[:, _BUSY].max()) - _BUSY_ERROR))
+    instances = max(1, math.ceil(float(rows[:, _BUSY].max(initial=1.0)) - _BUSY_ERROR))
     rounded = BatchTime(alpha_s=_rounded(time.alpha_s), beta_s=_rounded(time.beta_s))
     rps = rate_in_time(rounded, slo, largest=largest, instances=instances)
     told = f"an execution takes {time.alpha_s:.3g} s + {time.beta_s:.3g} s x batch ({len(rows)} windows)"
@@ -84,7 +100,7 @@ def capacity_of(rows: Array, *, variant: Variant, slo: Slo) -> ReplicaCapacity |
     return ReplicaCapacity(
         rps=rps,
         limit=CapacityLimit.LARGEST_SEEN if bound else CapacityLimit.BATCH,
-        source=CapacitySource.FITTED,
+        source=CapacitySource.FITTED if len(rows) else CapacitySource.PROFILE,
         detail=f"{told}, batches of at most {largest}" + (" (twice the largest seen)" if bound else ""),
     )
 

@@ -85,7 +85,8 @@ class StepTimeCapacity:
         windows contradict every step time, and nothing else is known. Unknown(NO_OBSERVATIONS): nothing is.
         """
         memory = _memory(learned)
-        if len(memory.batches):
+        promises_no_tokens = slo.ttft_s is None and slo.itl_s is None
+        if len(memory.batches) or (promises_no_tokens and batch_memory.declared(variant) is not None):
             return batch_memory.capacity_of(memory.batches, variant=variant, slo=slo)
         return self._of_tokens(memory, variant=variant, shape=shape, slo=slo, fleet=fleet)
 

@@ -105,7 +105,8 @@ ProfileName = Annotated[
 
 class StepTimeSection(Section):
     """Duration of one step of the engine, c + d*B + e*K + a*q, with B running sequences, K tokens in their contexts
-    and q prompt tokens in the step: a shipped profile, or the four terms. Unset: it is learned from the load.
+    and q prompt tokens in the step: a shipped profile, or the four terms. Unset: it is learned from the load. Of a
+    batch server an execution takes c + d*B with B items; e and a are 0.
     """
 
     model_config = ConfigDict(json_schema_extra=needs_one_of(("profile",), ("c", "d", "e", "a")))

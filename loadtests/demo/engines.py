@@ -175,7 +175,8 @@ def triton(*, home: TritonHome, repository: Path) -> DemoEngine:
     """Real Triton servers with a model that sleeps 0.4 s and 0.1 s an item: 6.7 requests/s in batches of 8, and no less
     where they share a core.
 
-    The controller is told nothing of that: it fits the two terms to what it sees. Ready in about two seconds.
+    The controller is told so, as it is of the emulated engines, and fits the two terms to what it sees from then on.
+    Ready in about two seconds.
     """
     return DemoEngine(
         name="triton",
@@ -189,7 +190,7 @@ def triton(*, home: TritonHome, repository: Path) -> DemoEngine:
         max_num_seqs=_TIMED.largest,
         max_model_len=2,
         kv_tokens=None,
-        step_time=None,
+        step_time=(f"{_TIMED.alpha_s * 1e3:g}ms", f"{_TIMED.beta_s * 1e3:g}ms", "0s", "0s"),
         min_replicas=2,
         max_replicas=8,
         startup_s=5.0,
@@ -201,10 +202,10 @@ def triton(*, home: TritonHome, repository: Path) -> DemoEngine:
         busiest_s=10.0,
         load=(
             *("--trace", "azure2024_conv_week", "--from-s", "0", "--until-s", f"{48 * 3600}"),
-            *("--duration-s", "180", "--prompt-scale", "1e-6", "--output-scale", "1e-6"),
+            *("--duration-s", "240", "--prompt-scale", "1e-6", "--output-scale", "1e-6"),
             *("--timeout-s", "60", "--drain-s", "30", "--seed", "1"),
         ),
-        requests=3000,
+        requests=4000,
         full_rps=_TIMED.full_rps,
         usable=0.9,
         reactive=ReactivePolicy(interval_s=1.0, window_s=5.0, down_window_s=15.0),

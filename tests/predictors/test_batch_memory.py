@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from autoscaler.domain.capacity import CapacityLimit, LoadSample, ReplicaCapacity
+from autoscaler.domain.capacity import CapacityLimit, CapacitySource, LoadSample, ReplicaCapacity, StepTime
 from autoscaler.domain.reading import Unknown, UnknownReason
 from autoscaler.domain.service import Slo, Variant
 from predictors import batch_memory
@@ -120,6 +120,44 @@ def test_two_instances_are_seen_by_their_executions() -> None:
     assert isinstance(one, ReplicaCapacity)
     assert isinstance(two, ReplicaCapacity)
     assert two.rps == pytest.approx(2 * one.rps)
+
+
+DECLARED = Variant(name="x", max_num_seqs=8, step_time=StepTime(c_s=TRUTH.alpha_s, d_s=TRUTH.beta_s, e_s=0.0, a_s=0.0))
+
+
+def test_what_is_declared_is_the_capacity_until_the_first_window() -> None:
+    known = learned(variant=DECLARED)
+    assert isinstance(known, ReplicaCapacity)
+    assert known.source is CapacitySource.PROFILE
+    assert known.rps == rate_in_time(TRUTH, SLO, largest=8)
+
+
+def test_what_is_declared_tells_apart_what_windows_of_one_size_can_not() -> None:
+    known = learned(*[window(float(at_s), 2) for at_s in range(4)], variant=DECLARED)
+    assert isinstance(known, ReplicaCapacity)
+    assert known.source is CapacitySource.FITTED
+    assert known.rps == pytest.approx(rate_in_time(TRUTH, SLO, largest=8), rel=0.05)
+
+
+def test_what_is_seen_outweighs_a_wrong_declaration() -> None:
+    wrong = dataclasses.replace(DECLARED, step_time=StepTime(c_s=0.2, d_s=0.05, e_s=0.0, a_s=0.0))
+    known = learned(*[window(float(at_s), at_s % 8 + 1) for at_s in range(24)], variant=wrong)
+    assert isinstance(known, ReplicaCapacity)
+    assert known.rps == pytest.approx(rate_in_time(TRUTH, SLO, largest=8), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("step", "slo"),
+    [
+        pytest.param(StepTime(c_s=0.02, d_s=0.005, e_s=1e-6, a_s=0.0), Slo(queue_s=0.05), id="a term for contexts"),
+        pytest.param(StepTime(c_s=0.02, d_s=0.005, e_s=0.0, a_s=1e-6), Slo(queue_s=0.05), id="a term for prompts"),
+        pytest.param(StepTime(c_s=0.02, d_s=0.005, e_s=0.0, a_s=0.0), Slo(itl_s=0.05), id="tokens are promised"),
+    ],
+)
+def test_what_is_declared_of_tokens_is_no_batch_time(step: StepTime, slo: Slo) -> None:
+    model = StepTimeCapacity()
+    variant = Variant(name="x", max_num_seqs=8, step_time=step)
+    assert isinstance(model.capacity(model.start(), variant=variant, shape=NONE, slo=slo, fleet=1), Unknown)
 
 
 @pytest.mark.parametrize("executing", [1.0, 1.1, 1.2])
