@@ -49,7 +49,10 @@ def comparison_page(
     cases = {case.name: case for case in study.cases}
     return environment.get_template("comparison.html.j2").render(
         title="GPU-hours against missed requests",
-        subtitle=f"{len(study.cases)} cases, {len(study.seeds)} seeds, {len(records)} runs",
+        subtitle=", ".join(
+            _counted(count, word)
+            for count, word in ((len(study.cases), "case"), (len(study.seeds), "seed"), (len(records), "run"))
+        ),
         plotly=get_plotlyjs(),
         verdict=pick.words,
         kept=pick.kept,
@@ -81,6 +84,10 @@ def _section(study: Study, case: Case, records: Sequence[Record], found: CaseFin
         seed=seed,
         spells=tuple(_spells(ours, others)),
     )
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def _policy(name: str) -> tuple[str, str, str, str]:

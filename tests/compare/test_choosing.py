@@ -1,0 +1,122 @@
+"""What a user typed becomes a study, or an error that names the option."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+
+from loadtests.compare.choosing import Choice, ChoiceError, policy_of, study_of
+from loadtests.workloads.recorded import RecordedRequests
+
+CONFIG = """
+services:
+  - name: chat
+    slo: {ttft: 2s, itl: 50ms, share: 0.95}
+    command: serve --port {port}
+    maxReplicas: 20
+    startup: 90s
+"""
+ENGINE = CONFIG + "    stepTime: {c: 20ms, d: 0.1ms, e: 0.0002ms, a: 0.1ms}\n    kvTokens: 60000\n    maxNumSeqs: 64\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "name", "knob"),
+    [
+        ("hpa", "HPA, request rate", 0.8),
+        ("hpa:0.6", "HPA, request rate", 0.6),
+        ("hpa:target=0.6", "HPA, request rate", 0.6),
+        ("Knative KPA:0.5", "Knative KPA", 0.5),
+        ("static", "static peak", 1.0),
+    ],
+)
+def test_policies_are_named_as_people_say(word: str, name: str, knob: float) -> None:
+    policy = policy_of(word)
+    assert (policy.label, policy.knob) == (name, knob)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("hpaa", "no rival 'hpaa'.*or short: static, hpa"),
+        ("hpa:x", "must be a number above 0, got 'x'"),
+        ("hpa:-1", "'-1'"),
+    ],
+)
+def test_wrong_policies_are_told(word: str, message: str) -> None:
+    with pytest.raises(ChoiceError, match=message):
+        policy_of(word)
+
+
+def test_own_configuration_and_trace_need_nothing_else(choice: Choice, tmp_path: Path) -> None:
+    config, trace = tmp_path / "mine.yaml", tmp_path / "my.csv"
+    config.write_text(CONFIG)
+    trace.write_text("at_s,prompt_tokens,output_tokens\n" + "".join(f"{at / 8},100,20\n" for at in range(4800)))
+    plain = dataclasses.replace(
+        choice, traces=(str(trace),), config=config, boots_s=(), peak_replicas=None, rivals=(), baseline="hpa"
+    )
+    study = study_of(plain)
+    case = study.cases[0]
+    assert isinstance(case.workload, RecordedRequests)
+    assert case.boot_s == 90
+    assert case.slo.share == 0.95
+    assert case.bounds.max_replicas == 20
+    assert case.capacity_rps == pytest.approx(8 / 16)
+    assert len(study.rivals) == 15
+
+
+def test_engines_are_measured_where_the_configuration_tells_them(choice: Choice, tmp_path: Path) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text(ENGINE)
+    case = study_of(dataclasses.replace(choice, config=config)).cases[0]
+    assert case.engine is not None
+    assert case.bound_name == "B_slo"
+    assert case.slo.itl_s == pytest.approx(0.05)
+    assert case.workload.peak_rps() == pytest.approx(8 * case.capacity_rps)
+    within = case.engine.curve.missed(case.engine.curve.loads_rps[:1])
+    assert within[0] <= 0.05
+    assert case.engine.curve.shares[-1] > 0.05
+    with pytest.raises(ChoiceError, match="needs the service's stepTime"):
+        study_of(dataclasses.replace(choice, engine=True))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"traces": ("nowhere.csv",)}, "--trace nowhere.csv: no file"),
+        ({"traces": ("steps:1x60", "steps:1x60")}, "may be given once"),
+        ({"days": (3.0, 9.0)}, "--days: .*needs 0 <= from < until"),
+        ({"config": Path("/nowhere.yaml")}, "--config /nowhere.yaml"),
+        ({"tried": ("intervalSeconds",)}, "--try must be KEY=VALUE"),
+        ({"tried": ("slo.share=0.9",)}, "the same for every policy"),
+        ({"tried": ("intervalSeconds=never",)}, "intervalSeconds"),
+        ({"traces": ("steps:0x600",)}, "has no requests"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
+)
+def test_what_makes_no_study_is_told(choice: Choice, change: dict[str, object], message: str) -> None:
+    with pytest.raises(ChoiceError, match=f"(?s){message}"):
+        study_of(dataclasses.replace(choice, **change))  # type: ignore[arg-type]
+
+
+def test_settings_to_try_change_one_key_each(choice: Choice) -> None:
+    study = study_of(
+        dataclasses.replace(choice, tried=("intervalSeconds=5,30", "behavior.scaleDown.stabilizationWindowSeconds=120"))
+    )
+    assert [each.label for each in study.ours] == [
+        "ours",
+        "ours intervalSeconds=5",
+        "ours intervalSeconds=30",
+        "ours behavior.scaleDown.stabilizationWindowSeconds=120",
+    ]
+    assert yaml.safe_load(study.ours[1].text)["intervalSeconds"] == 5
+    service = yaml.safe_load(study.ours[3].text)["services"][0]
+    assert service["behavior"] == {"scaleDown": {"stabilizationWindowSeconds": 120}}
+
+
+def test_a_capacity_that_is_known_scales_the_traffic(choice: Choice) -> None:
+    case = study_of(dataclasses.replace(choice, capacity_rps=4.0)).cases[0]
+    assert case.capacity_rps == 4
+    assert case.workload.peak_rps() == pytest.approx(32)
