@@ -60,6 +60,7 @@ class SimulatedCluster:
         self._targets = dict.fromkeys(self._kinds, 0)
         self._records: dict[str, Record] = {}
         self._numbers = dict.fromkeys(self._kinds, 0)
+        self._served_until_s = dict.fromkeys(self._served, -1.0)
         self._ended: list[tuple[ServiceId, Stay]] = []
         self._shown: tuple[tuple[Replica, ...], tuple[Target, ...]] | None = None
         self.changes: list[tuple[float, ServiceId, int]] = []
@@ -119,8 +120,10 @@ class SimulatedCluster:
 
     def fleet(self, service: ServiceId) -> ServingFleet:
         """What serves it, up to now."""
-        fleet = self._served[service].fleet
-        fleet.advance(self._clock.elapsed_s)
+        fleet, now_s = self._served[service].fleet, self._clock.elapsed_s
+        if self._served_until_s[service] != now_s:
+            fleet.advance(now_s)
+            self._served_until_s[service] = now_s
         return fleet
 
     def crash(self, name: str) -> None:

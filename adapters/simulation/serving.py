@@ -49,7 +49,7 @@ class BucketCounts:
 
     def histogram(self) -> Histogram:
         """The same as the controller's readings carry it."""
-        counts = tuple(map(float, self.counts.tolist()))
+        counts = tuple(self.counts.astype(np.float64, copy=False).tolist())
         return Histogram(self.bounds, counts, float(self.count), self.total)
 
 
