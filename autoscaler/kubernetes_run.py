@@ -8,6 +8,7 @@ import secrets
 import socket
 from contextlib import ExitStack
 from importlib.metadata import version
+from pathlib import Path
 from types import TracebackType
 
 from adapters.kubernetes.authentication import ApiReviews, TrustWatch
@@ -43,6 +44,8 @@ from autoscaler.through_prometheus import SeededJournal, past_of_pods
 _log = logging.getLogger(__name__)
 _SYNC_S = 30.0
 _LOOK_S = 1.0
+# So often a leader that can't begin tries it before it lets another replica in.
+_MOST_FAILURES = 3
 
 
 class KubernetesRun:
@@ -87,13 +90,17 @@ class KubernetesRun:
 
     def run(self) -> None:
         """Lead whenever elected, until ``stop``."""
+        failures = 0
         while not self._stopping:
-            if self._leads() and self._cluster.wait_synced(_SYNC_S) and self._resources.wait_synced(_SYNC_S):
-                try:
-                    self._lead()
+            if self._leads():
+                if self._lead_if_able():
+                    failures = 0
                     continue
-                except PortError as error:
-                    _log.error("leading did not begin, and is tried again: %s", error)
+                failures += 1
+                if failures == _MOST_FAILURES and self._leadership is not None and not self._stopping:
+                    _log.error("another replica is let in: leading did not begin %d times in a row", failures)
+                    self._leadership.step_aside()
+                    failures = 0
             self._board.leave_to(self._leader())
             self._clock.wait_until(self._clock.now_s() + _LOOK_S)
 
@@ -104,6 +111,18 @@ class KubernetesRun:
         if leading is not None:
             leading.stop()
         self._clock.wake()
+
+    def _lead_if_able(self) -> bool:
+        """Lead to the end of this leadership; whether that began."""
+        if not (self._cluster.wait_synced(_SYNC_S) and self._resources.wait_synced(_SYNC_S)):
+            _log.error("leading did not begin: the cluster is not known yet")
+            return False
+        try:
+            self._lead()
+        except PortError as error:
+            _log.error("leading did not begin, and is tried again: %s", error)
+            return False
+        return True
 
     def _lead(self) -> None:
         """One leadership, to its end. Raises PortError where it can't begin."""
@@ -206,6 +225,7 @@ class KubernetesRun:
             now_s=now_s,
             version=version("gpu-autoscaler"),
             publications=self._resources,
+            certificates=_certificates(settings),
         )
         self.api = ApiServer(api, self._config.settings.api)
         self.api.start()
@@ -227,6 +247,13 @@ class KubernetesRun:
             )
             self.external_scaler.start()
             opened.callback(self.external_scaler.stop)
+
+
+def _certificates(settings: KubernetesSettings) -> dict[str, Path]:
+    """Files of those that we serve with, by server."""
+    servers = {"external-metrics": settings.external_metrics, "external-scaler": settings.external_scaler}
+    files = {name: None if server is None else server.certificate_file for name, server in servers.items()}
+    return {name: file for name, file in files.items() if file is not None}
 
 
 def _close_journal(journal: SqliteJournal) -> None:

@@ -59,6 +59,7 @@ class Leadership:
         self._call_s = (terms.renew_s - terms.retry_s) / 2
         self._backoff = Backoff(first_s=terms.retry_s / 4, most_s=terms.retry_s)
         self._standing = Standing()
+        self._aside_until_s = 0.0
         self._told = False
         self._closed = False
         self._holder: str | None = None
@@ -75,7 +76,14 @@ class Leadership:
 
     def remaining_s(self) -> float:
         """For how long it leads even if no renewal succeeds: the timeout of a call that must not outlive it."""
-        return 0.0 if self._closed else max(0.0, self._standing.until_s - self._now_s())
+        return 0.0 if self._closed or self._stands_aside() else max(0.0, self._standing.until_s - self._now_s())
+
+    def step_aside(self) -> None:
+        """Stop to lead at once, let another replica in, and contend again after two times the lease's duration.
+
+        Call it after the last act.
+        """
+        self._aside_until_s = self._now_s() + 2 * self._terms.lease_s
 
     @property
     def holder(self) -> str | None:
@@ -94,9 +102,7 @@ class Leadership:
         if self._thread.is_alive():
             self._thread.join(timeout=3 * self._call_s)
         try:
-            seen = self._read()
-            if seen is not None and seen.holder == self._terms.identity:
-                self._write(seen, given_up(seen, now_s=self._now_s()))
+            self._give_up(self._read())
         except PortError as error:
             _log.warning("the lease %s could not be given up, it runs out by itself: %s", self._name, error)
         self._tell()
@@ -128,9 +134,20 @@ class Leadership:
         self._backoff.reset()
         return pause_s
 
+    def _stands_aside(self) -> bool:
+        return self._now_s() < self._aside_until_s
+
+    def _give_up(self, seen: Lease | None) -> None:
+        if seen is not None and seen.holder == self._terms.identity:
+            self._write(seen, given_up(seen, now_s=self._now_s()))
+
     def _contend(self) -> float:
         seen = self._read()
         self._holder = None if seen is None else seen.holder
+        if self._stands_aside():
+            self._standing = Standing()
+            self._give_up(seen)
+            return self._terms.retry_s
         self._standing, wanted = step(self._standing, self._terms, seen, now_s=self._now_s())
         if isinstance(wanted, Wait):
             return wanted.pause_s
@@ -143,6 +160,7 @@ class Leadership:
             return 0.0
         began_s = self._now_s()
         self._write(seen, wanted.spec)
+        # Had it stepped aside meanwhile, the next round gives up what this one has won.
         self._standing = accepted(self._standing, self._terms, began_s=began_s)
         self._holder = self._terms.identity
         return self._terms.retry_s

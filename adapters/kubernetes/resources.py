@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +18,8 @@ from autoscaler.ports import UnavailableError
 
 RESOURCES: Final = Collection(group="gpu-autoscaler.io", version="v1alpha1", plural="inferenceautoscalers")
 
+# So many specs of resources that are gone may stay.
+_SPECS_SPARE = 64
 ParseResource = Callable[[JsonObject], AutoscalerResource | RefusedResource]
 
 
@@ -62,6 +65,7 @@ class WatchedResources:
         self._specs: dict[ObjectKey, tuple[object, AutoscalerResource | RefusedResource]] = {}
         collections = [RESOURCES.within(namespace) for namespace in namespaces] or [RESOURCES]
         self._watches = tuple(Watched(api, each, self._view, now_s=now_s, optional=True) for each in collections)
+        self._forgetting = threading.Lock()
         self._told: _Told | None = None
 
     def start(self) -> None:
@@ -156,4 +160,16 @@ class WatchedResources:
             return known[1]
         wanted = self._parse(source)
         self._specs[key_of(source)] = identity, wanted
+        self._forget_gone()
         return wanted
+
+    def _forget_gone(self) -> None:
+        """Specs of resources that are no more; looked for only once they may be half of all, as it takes a while."""
+        with self._forgetting:
+            try:
+                views = self.views()
+            except UnavailableError:
+                return
+            if len(self._specs) > 2 * len(views) + _SPECS_SPARE:
+                for key in [key for key in list(self._specs) if key not in views]:
+                    self._specs.pop(key, None)

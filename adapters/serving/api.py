@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import FastAPI, Query, Request
@@ -60,16 +61,18 @@ def create_app(
     version: str,
     publications: Publications | None = None,
     devices: Callable[[], Sequence[OwnedDevice]] | None = None,
+    certificates: Mapping[str, Path] | None = None,
 ) -> Api:
     """The whole API over a board; ``history`` answers for the past (the board itself may, for the latest alone).
 
     ``publications``: what is told to others, where there is such a thing. ``devices``: those whose metrics are shown.
+    ``certificates``: files of those that the other servers of this process show, by server.
     """
     streams = Streams(board, now_s=now_s)
     app = FastAPI(title="GPU Autoscaler", version=version, description=_ABOUT, docs_url=None, redoc_url=None)
     _add_errors(app)
     _add_probes(app, board, publications, now_s)
-    _add_metrics(app, registry_of(board, now_s=now_s, version=version, devices=devices))
+    _add_metrics(app, registry_of(board, now_s=now_s, version=version, devices=devices, certificates=certificates))
     _add_services(app, board, now_s)
     _add_history(app, board, history, now_s)
     _add_service(app, board, now_s)

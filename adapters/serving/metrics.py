@@ -5,8 +5,9 @@ What is not known, and what is older than the board allows, is absent: a missing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
@@ -18,6 +19,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from adapters.serving.certificate_metrics import CertificateCollector
 from adapters.serving.device_metrics import DeviceCollector
 from adapters.serving.store import Board, DecisionBoard, Entry
 from adapters.serving.timeline import Point
@@ -73,12 +75,18 @@ def registry_of(
     now_s: Callable[[], float],
     version: str,
     devices: Callable[[], Sequence[OwnedDevice]] | None = None,
+    certificates: Mapping[str, Path] | None = None,
 ) -> CollectorRegistry:
-    """A registry of its own, with the board's metrics, the devices', and this process' CPU time and memory."""
+    """A registry of its own, with the board's metrics, the devices', and this process' CPU time and memory.
+
+    ``certificates``: files of those that are served with, by server.
+    """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(BoardCollector(board, now_s=now_s, version=version))
     if devices is not None:
         registry.register(DeviceCollector(devices))
+    if certificates:
+        registry.register(CertificateCollector(certificates))
     ProcessCollector(namespace=_PREFIX, registry=registry)
     return registry
 

@@ -230,6 +230,43 @@ def test_a_second_one_waits_and_takes_over_at_once_when_the_first_ends(
     assert moment_s(store.spec(), "acquireTime") == pytest.approx(ended_s, abs=2.0)
 
 
+def test_one_that_steps_aside_lets_another_in_and_contends_again(
+    store: LeaseStore, time: SharedTime, contend: Contend
+) -> None:
+    first = contend("first")
+    until(first.leadership.is_leader)
+    second = contend("second")
+    until(lambda: second.looks > 5)
+    time.stop()
+    first.leadership.step_aside()
+    assert not first.leadership.is_leader()
+    aside_s = time.at_s
+    time.go_on()
+    until(second.leadership.is_leader)
+    time.stop()
+    assert not first.leadership.is_leader()
+    assert store.spec()["holderIdentity"] == "second"
+    assert time.at_s - aside_s < Terms(identity="any").lease_s, "it was given up, and did not have to run out"
+    second.leadership.step_aside()
+    time.go_on()
+    until(first.leadership.is_leader)
+    assert not second.leadership.is_leader()
+
+
+def test_alone_it_leads_again_after_it_has_stepped_aside(store: LeaseStore, time: SharedTime, contend: Contend) -> None:
+    first = contend("first")
+    until(first.leadership.is_leader)
+    time.stop()
+    first.leadership.step_aside()
+    aside_s = time.at_s
+    time.go_on()
+    until(first.leadership.is_leader)
+    time.stop()
+    assert store.spec()["leaseTransitions"] == 2
+    assert time.at_s - aside_s >= 2 * Terms(identity="any").lease_s
+    assert first.changes == [True, False, True]
+
+
 def test_one_that_vanishes_is_followed_when_its_lease_has_run_out(
     store: LeaseStore, time: SharedTime, contend: Contend
 ) -> None:

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 
 from adapters.serving.store import DecisionBoard
 from autoscaler.domain.plan import Reason, ServiceDecision
@@ -41,3 +49,22 @@ def board_with_a_past(now_s: float) -> DecisionBoard:
         board.publish(decision(now_s - before_s))
         board.ticked(at_s=now_s - before_s, duration_s=0.01)
     return board
+
+
+def certificate_file(folder: Path, *, lasts_s: float) -> Path:
+    """One that a server might show, written to the folder's ``tls.crt``."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "gpu-autoscaler")])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(seconds=lasts_s))
+        .sign(key, hashes.SHA256())
+    )
+    file = folder / "tls.crt"
+    file.write_bytes(made.public_bytes(Encoding.PEM))
+    return file

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ import yaml
 from adapters.serving.metrics import registry_of
 from adapters.serving.totals import unknowns_of
 from autoscaler.domain.plan import Reason
-from tests.charts.pages import SERVICE, board_with_a_past, lost
+from tests.charts.pages import SERVICE, board_with_a_past, certificate_file, lost
 from tests.charts.rendering import CHART
 
 NOW_S = 1_796_040_000.0
@@ -49,11 +50,14 @@ def expressions() -> Iterator[Any]:
 def exported() -> Mapping[str, Mapping[str, frozenset[str]]]:
     """Every series of a real page: metric -> label -> its values."""
     found: dict[str, dict[str, set[str]]] = {}
-    for family in registry_of(board_with_a_past(NOW_S), now_s=lambda: NOW_S, version="1").collect():
-        for sample in family.samples:
-            labels = found.setdefault(sample.name, {})
-            for name, value in sample.labels.items():
-                labels.setdefault(name, set()).add(value)
+    with TemporaryDirectory() as folder:
+        files = {"external-metrics": certificate_file(Path(folder), lasts_s=86400.0)}
+        board = board_with_a_past(NOW_S)
+        for family in registry_of(board, now_s=lambda: NOW_S, version="1", certificates=files).collect():
+            for sample in family.samples:
+                labels = found.setdefault(sample.name, {})
+                for name, value in sample.labels.items():
+                    labels.setdefault(name, set()).add(value)
     return {name: {key: frozenset(each) for key, each in labels.items()} for name, labels in found.items()}
 
 

@@ -20,7 +20,7 @@ from adapters.serving.api import create_app
 from adapters.serving.auth import ApiSettings
 from adapters.serving.server import ApiServer
 from adapters.serving.store import DecisionBoard
-from tests.charts.pages import board_with_a_past, lost, new_board, overloaded, well
+from tests.charts.pages import board_with_a_past, certificate_file, lost, new_board, overloaded, well
 from tests.charts.rendering import CHART
 from tests.cluster.build import program
 from tests.cluster.processes import free_port, wait_for
@@ -95,11 +95,19 @@ def scraping(folder: Path, page: str) -> Iterator[Prometheus]:
 class Page:
     """The controller's page over a board that a test writes on."""
 
+    folder: Path
     board: DecisionBoard = field(default_factory=new_board)
 
     def __post_init__(self) -> None:
         settings = ApiSettings(port=0, token=TOKEN)
-        api = create_app(board=self.board, history=self.board, settings=settings, now_s=time.time, version="1")
+        api = create_app(
+            board=self.board,
+            history=self.board,
+            settings=settings,
+            now_s=time.time,
+            version="1",
+            certificates={"external-metrics": certificate_file(self.folder, lasts_s=90 * 86400.0)},
+        )
         self.server = ApiServer(api, settings)
         self.server.start()
 
@@ -110,7 +118,7 @@ class Page:
 
 @contextmanager
 def published(folder: Path, board: DecisionBoard) -> Iterator[tuple[Page, Prometheus]]:
-    page = Page(board)
+    page = Page(folder, board)
     try:
         with scraping(folder, page.address) as prometheus:
             yield page, prometheus
@@ -172,6 +180,12 @@ def is_slow(page: Page, number: int) -> None:
     decides(page, well(time.time()), duration_s=6.0)
 
 
+def has_an_old_certificate(page: Page, number: int) -> None:
+    if number == 0:
+        certificate_file(page.folder, lasts_s=3 * 86400.0)
+    all_is_well(page, number)
+
+
 def is_gone(page: Page, number: int) -> None:
     if number == 10:
         page.server.stop()
@@ -188,6 +202,7 @@ SCENARIOS: dict[Round, set[str]] = {
     has_never_decided: {"NotDeciding"},
     one_is_forgotten: {"DecisionStale"},
     is_slow: {"Slow"},
+    has_an_old_certificate: {"CertificateExpiring"},
     is_gone: {"Absent"},
 }
 
