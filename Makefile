@@ -64,6 +64,12 @@ demo: setup ## replay real traffic against a scaled fleet, about 3 minutes (ENGI
 	fi; \
 	exec $(BIN)/python -m loadtests.demo --engine "$$engine" "$$@" $(DEMO_ARGS)
 
+.PHONY: compare-demo
+compare-demo: setup ## simulate two traces under this controller and under others, 2 minutes; a report in comparison/
+	@$(BIN)/gpu-autoscaler compare --trace azure2024_conv_week --trace azure2023_code --days 0:1 \
+	    --boot 60 --peak-replicas 20 --policy static --policy hpa --policy keda --policy knative --policy aibrix \
+	    --policy ray --policy dynamo --knobs 7 --baseline hpa:0.6 --output table --out comparison $(COMPARE_ARGS)
+
 .PHONY: test
 test: setup ## run every test that Python alone can carry (PYTEST_ARGS: more arguments)
 	$(BIN)/python -m pytest -m "not engines and not cluster" -n $(WORKERS) --dist worksteal --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
@@ -108,5 +114,5 @@ lock: setup ## choose the newest allowed versions anew (constraints.txt, tests/e
 
 .PHONY: clean
 clean: ## remove what was set up and cached in this checkout
-	rm -rf $(VENV) build dist *.egg-info demo-report state .coverage .coverage.* .*_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info demo-report comparison state .coverage .coverage.* .*_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,194 @@
+"""The documented comparison: the shipped defaults beside all rivals, on every public trace, written to a page of docs.
+
+``python -m loadtests.compare.scorecard --traces FOLDER`` looks for the files it knows below FOLDER, runs what was not
+run yet, and writes docs/comparison.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from loadtests.compare.choosing import Choice, study_of
+from loadtests.compare.comparing import Comparison, compare, comparison_of
+from loadtests.compare.findings import CaseFindings
+from loadtests.compare.standings import Standing, geometric_mean
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "comparison.md"
+PEAK_REPLICAS = 40.0
+BOOTS_S = (60.0, 300.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredTrace:
+    """A trace of the scorecard. ``file``: below the folder. ``days``: of it, None for all. ``weekly``: of a week, and so
+    in the geometric mean.
+    """
+
+    file: str
+    days: tuple[float, float] | None = None
+    weekly: bool = False
+
+
+TRACES = (
+    ScoredTrace(file="azure2024_week_conv_digitised.csv", weekly=True),
+    ScoredTrace(file="servegen_m-large_10min.csv", days=(0.0, 7.0), weekly=True),
+    ScoredTrace(file="servegen_deepseek-r1_10min.csv"),
+    ScoredTrace(file="azure2023_conv.csv"),
+    ScoredTrace(file="azure2023_code.csv"),
+    ScoredTrace(file="mooncake_conversation.csv"),
+)
+
+_HEAD = """\
+# Comparison
+
+What the shipped defaults cost and missed on public traces, beside other autoscalers on the same traffic, replicas,
+start-up times, limits and seeds. Made by
+
+    {command}
+
+## How to read it
+
+- **Ours** is the real controller on simulated time, with nothing tuned. A rival is shown at its **default** and at its
+  **best** setting: the cheapest that keeps the promise, chosen after the fact on the very same traffic, as nobody can
+  beforehand. "-": no setting tried keeps it.
+- **Cost** is in parts of the bound **B60**: what a fleet costs that knows all traffic beforehand, has the replicas that
+  each minute's mean rate needs, and keeps or restarts each at the least cost. It is no strict bound (a fleet may let
+  requests wait for a moment): against the optimum of a fluid fleet it is 0.94 to 1.04.
+- GPU-hours are those of all replicas from order to end: booting and draining is paid. Late, lost, refused and
+  unfinished requests are misses. Arrivals are open loop.
+- A fluid fleet serves (a replica serves a fixed rate; a request is in SLO when it is served within 2 s); the busiest
+  minute needs {peak:g} replicas of {most}. {target:.2%} in SLO are promised. Means of {seeds}.
+- Rivals are told the true capacity of a replica, which favours them; so is ours. Those that read a metrics server see
+  values up to 15 s old; ours fetches its pages itself.
+- Formulas, defaults and sources of the rivals: `loadtests/rivals`. Costs within 1 % are a tie.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run it, and write the page."""
+    parser = argparse.ArgumentParser(
+        prog="python -m loadtests.compare.scorecard", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--traces", type=Path, required=True, help="the folder of the traces")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--boot", type=float, action="append", help="seconds; may be given again")
+    parser.add_argument("--only", action="append", default=[], help="a trace's file; may be given again")
+    parser.add_argument("--knobs", type=int, default=9, help="settings of each rival's knob")
+    parser.add_argument("--refine", type=int, default=2, help="how often to halve around its best setting")
+    parser.add_argument("--jobs", type=int, default=-1)
+    parser.add_argument("--runs", type=Path, default=Path("comparison/scorecard"), help="where runs are kept")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    given = parser.parse_args(arguments)
+    traces = [each for each in TRACES if not given.only or each.file in given.only]
+    missing = [each.file for each in traces if not (given.traces / each.file).is_file()]
+    if missing or not traces:
+        parser.error(f"{given.traces} lacks {', '.join(missing) or 'every trace asked for'}")
+    boots_s = tuple(given.boot or BOOTS_S)
+    done: list[tuple[ScoredTrace, Comparison]] = []
+    for trace in traces:
+        choice = _choice(
+            trace, given.traces, boots_s=boots_s, seeds=given.seeds, knobs=given.knobs, refinements=given.refine
+        )
+        compared = compare(
+            study_of(choice), runs_folder=given.runs, jobs=given.jobs, backend="loky", console=Console(stderr=True)
+        )
+        done.append((trace, comparison_of(compared.study, compared.records)))
+        # Written after each trace: a long run that is interrupted has its page so far.
+        given.page.write_text(page(done, command=_command(given)), encoding="utf-8")
+
+
+def page(done: Sequence[tuple[ScoredTrace, Comparison]], *, command: str) -> str:
+    """The page's text."""
+    study = done[0][1].study
+    seeds = len(study.seeds)
+    head = _HEAD.format(
+        command=command,
+        peak=PEAK_REPLICAS,
+        most=study.cases[0].bounds.max_replicas,
+        target=study.target,
+        seeds="1 seed" if seeds == 1 else f"{seeds} seeds",
+    )
+    weekly = [found for trace, compared in done if trace.weekly for found in compared.findings]
+    parts = [head, *(_weekly(weekly) if weekly else ())]
+    for _, compared in done:
+        for found in compared.findings:
+            parts += _case(found, target=compared.study.target)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _weekly(findings: Sequence[CaseFindings]) -> Iterator[str]:
+    ours = [found.ours for found in findings]
+    yield f"## The {len(findings)} week-long cases together\n"
+    worst = min(each.share_in_slo for each in ours)
+    yield "| policy | geometric mean of cost | least in SLO |\n|---|---|---|"
+    yield f"| **ours, shipped defaults** | **{_mean(ours):.3f}** | {worst:.2%} |"
+    for name in dict.fromkeys(each.policy for found in findings for each in found.defaults):
+        defaults = [each for found in findings for each in found.defaults if each.policy == name]
+        bests = [each for found in findings for each in found.bests if each.policy == name]
+        least = min(each.share_in_slo for each in defaults)
+        yield f"| {name}, default | {_mean(defaults):.3f} | {least:.2%} |"
+        if len(bests) == len(findings):
+            yield f"| {name}, best in hindsight | {_mean(bests):.3f} | {min(each.share_in_slo for each in bests):.2%} |"
+    yield ""
+
+
+def _mean(stood: Sequence[Standing]) -> float:
+    return geometric_mean([each.ratio for each in stood])
+
+
+def _case(found: CaseFindings, *, target: float) -> Iterator[str]:
+    yield f"## {found.case}\n"
+    yield from (f"- {note}" for note in found.notes)
+    yield "\n| policy | cost, default | in SLO | setting | cost, best | in SLO | setting | changes/h |"
+    yield "|---|---|---|---|---|---|---|---|"
+    ours = found.ours
+    mark = "" if ours.attains(target) else " (missed)"
+    yield (
+        f"| **ours** | **{ours.ratio:.3f}** | {ours.share_in_slo:.2%}{mark} | shipped | | | | "
+        f"{ours.changes_per_hour:.1f} |"
+    )
+    bests = {each.policy: each for each in found.bests}
+    for default in found.defaults:
+        best = bests.get(default.policy)
+        mark = "" if default.attains(target) else " (missed)"
+        cells = "- | - | -" if best is None else f"{best.ratio:.3f} | {best.share_in_slo:.2%} | {best.knob:.4g}"
+        yield (
+            f"| {default.policy} | {default.ratio:.3f} | {default.share_in_slo:.2%}{mark} | {default.knob:.4g} | "
+            f"{cells} | {(best or default).changes_per_hour:.1f} |"
+        )
+    yield ""
+
+
+def _choice(
+    trace: ScoredTrace, folder: Path, *, boots_s: tuple[float, ...], seeds: int, knobs: int, refinements: int
+) -> Choice:
+    return Choice(
+        traces=(str(folder / trace.file),),
+        config=None,
+        boots_s=boots_s,
+        seeds=seeds,
+        peak_replicas=PEAK_REPLICAS,
+        capacity_rps=None,
+        engine=False,
+        days=trace.days,
+        rivals=(),
+        baseline="hpa",
+        tried=(),
+        knob_values=knobs,
+        refinements=refinements,
+        metric_lag_s=15.0,
+    )
+
+
+def _command(given: argparse.Namespace) -> str:
+    only = "".join(f" --only {each}" for each in given.only)
+    return f"python -m loadtests.compare.scorecard --traces FOLDER --seeds {given.seeds}{only}"
+
+
+if __name__ == "__main__":
+    main()
