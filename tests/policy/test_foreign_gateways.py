@@ -55,7 +55,7 @@ def run(world: World, *, at_gateway: float, at_replicas: float, ticks: int, at_l
     ],
 )
 def test_the_larger_of_two_where_one_tells_the_least(
-    at_gateway: float, at_replicas: float, at_least: bool, replicas: int
+    at_gateway: float, at_replicas: float, *, at_least: bool, replicas: int
 ) -> None:
     world = World(models=models(rps=10.0))
     world.start(2)
