@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from adapters.simulation.batch_fleet import BatchServer
 from adapters.simulation.faults import Fault
 from adapters.simulation.fluid_fleet import FluidModel
 from adapters.simulation.replicas import ReplicaKind
@@ -53,6 +54,25 @@ class EngineServing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchServing:
+    """Batch servers on single requests, whose lengths count for nothing. The rest as of ``EngineServing``."""
+
+    requests: Requests
+    server: BatchServer
+    router: Router = Router.LEAST_IN_FLIGHT
+    held_limit: int = 1000
+    held_s: float = 900.0
+
+    @property
+    def duration_s(self) -> float:
+        """Of the workload."""
+        return self.requests.duration_s
+
+
+Serving = FluidServing | EngineServing | BatchServing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
     """One service in one world.
 
@@ -62,7 +82,7 @@ class Setup:
     entries of the timeline.
     """
 
-    serving: FluidServing | EngineServing
+    serving: Serving
     slo: Slo
     bounds: Bounds
     kinds: tuple[ReplicaKind, ...]

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from adapters.simulation.batch_fleet import BatchFleet
 from adapters.simulation.clock import Order, VirtualClock
 from adapters.simulation.cluster import Served, SimulatedCluster
 from adapters.simulation.engine_fleet import EngineFleet
@@ -20,7 +21,7 @@ from autoscaler.domain.cluster import Phase
 from autoscaler.domain.service import Slo
 from autoscaler.ports import Inventory, MetricsSource, ReplicaActuator
 from loadtests.simulation.scoring import FluidJudge, Judge, RequestJudge
-from loadtests.simulation.setup import SERVICE, EngineServing, FluidServing, Setup
+from loadtests.simulation.setup import SERVICE, BatchServing, EngineServing, Serving, Setup
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,7 @@ class World:
         )
 
 
-def _fleet(
-    serving: FluidServing | EngineServing, kinds: tuple[ReplicaKind, ...], slo: Slo
-) -> tuple[Judge, tuple[ReplicaKind, ...]]:
+def _fleet(serving: Serving, kinds: tuple[ReplicaKind, ...], slo: Slo) -> tuple[Judge, tuple[ReplicaKind, ...]]:
     """What serves, and the kinds of replica with the way in which each is added to it."""
     if isinstance(serving, EngineServing):
         engines = EngineFleet(
@@ -102,6 +101,16 @@ def _fleet(
             held_s=serving.held_s,
         )
         return RequestJudge(engines, serving.requests, slo), kinds
+    if isinstance(serving, BatchServing):
+        servers = BatchFleet(
+            serving.requests,
+            server=serving.server,
+            slo=slo,
+            router=serving.router,
+            held_limit=serving.held_limit,
+            held_s=serving.held_s,
+        )
+        return RequestJudge(servers, serving.requests, slo), kinds
     fluid = FluidFleet(serving.arrivals.arrivals, serving.model)
     weighted = tuple(_with_add(kind, fluid, serving.weights.get(kind.variant, 1.0)) for kind in kinds)
     return FluidJudge(fluid), weighted
