@@ -32,7 +32,7 @@ _PART_OF = {
 }
 # Run by the engine's own Python.
 _RUN_ELSEWHERE = {"make_tiny_model.py"}
-_LOCKS = ("constraints.txt", "tests/engines/vllm.txt")
+_LOCKS = ("constraints.txt", "tests/engines/vllm.txt", "tests/engines/triton.txt")
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +66,9 @@ def test_every_dependency_is_locked_at_an_allowed_version(
 @pytest.mark.parametrize(
     ("folders", "extras"),
     [
-        pytest.param(("autoscaler", "predictors", "adapters"), ("", "nvml"), id="what is run"),
-        pytest.param(("loadtests",), ("", "loadtest"), id="load tests"),
-        pytest.param(("tests", "benchmarks"), ("", "nvml", "loadtest", "dev"), id="tests"),
+        pytest.param(("autoscaler", "predictors", "adapters"), ("", "nvml", "triton"), id="what is run"),
+        pytest.param(("loadtests",), ("", "loadtest", "triton"), id="load tests"),
+        pytest.param(("tests", "benchmarks"), ("", "nvml", "triton", "loadtest", "dev"), id="tests"),
     ],
 )
 def test_every_import_is_a_declared_dependency(
