@@ -66,7 +66,7 @@ demo: setup ## replay real traffic against a scaled fleet, about 3 minutes (ENGI
 
 .PHONY: compare-demo
 compare-demo: setup ## simulate two traces under this controller and under others, 2 minutes; a report in comparison/
-	@$(BIN)/gpu-autoscaler compare --trace azure2024_conv_week --trace azure2023_code --days 0:1 \
+	@$(BIN)/gpu-autoscaler compare --trace azure2024_conv_week --trace azure2023_conv --days 0:2 \
 	    --boot 60 --peak-replicas 20 --policy static --policy hpa --policy keda --policy knative --policy aibrix \
 	    --policy ray --policy dynamo --knobs 7 --baseline hpa:0.6 --output table --out comparison $(COMPARE_ARGS)
 

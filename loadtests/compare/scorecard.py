@@ -25,8 +25,8 @@ BOOTS_S = (60.0, 300.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredTrace:
-    """A trace of the scorecard. ``file``: below the folder. ``days``: of it, None for all. ``weekly``: of a week, and so
-    in the geometric mean.
+    """A trace of the scorecard. ``file``: below the folder. ``days``: of it, None for all. ``weekly``: of a week,
+    and so in the geometric mean.
     """
 
     file: str
