@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.domain.service import Slo
+from loadtests.client import Target
 from loadtests.digest import shipped, to_json
 from loadtests.options import add_load_options, arrivals_of, head_of, target_of
 
@@ -43,8 +44,16 @@ def test_formula_takes_its_own_lengths() -> None:
 def test_target_and_objective() -> None:
     options = given("--formula", "steps:1x1", "--served-model", "m", "--chat", "--slo-ttft", "1", "--slo-itl", "0.2")
     target = target_of(options, url="http://127.0.0.1:1")
+    assert isinstance(target, Target)
     assert (target.model, target.chat, target.path) == ("m", True, "/v1/chat/completions")
     assert head_of(options, target, arrivals_of(options)).slo == Slo(ttft_s=1.0, itl_s=0.2)
+
+
+def test_inferences_have_no_tokens_and_so_no_promise_of_them() -> None:
+    options = given("--formula", "steps:1x1", "--served-model", "m", "--triton", "--slo-e2e", "3")
+    target = target_of(options, url="http://127.0.0.1:1")
+    assert target.path == "/v2/models/m/infer"
+    assert head_of(options, target, arrivals_of(options)).slo == Slo(e2e_s=3.0)
 
 
 @pytest.mark.parametrize(

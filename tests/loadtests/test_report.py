@@ -13,6 +13,7 @@ from loadtests.baselines import Baseline
 from loadtests.records import LoadHead, LoadResult, Outcome, RequestRecord
 from loadtests.report import report
 from loadtests.scorecard import Scorecard, fleet_figures, score, service_figures
+from loadtests.scorecard_view import service_rows
 from loadtests.timeline import FleetSample
 
 SAMPLE = FleetSample(
@@ -113,3 +114,15 @@ def test_empty_load_has_a_page_too(card: Scorecard, tmp_path: Path) -> None:
     empty = dataclasses.replace(load(), records=())
     text = report(title="Nothing", result=empty, samples=(), card=card, provenance="")
     assert text.count('class="plotly-graph-div"') == 4
+
+
+def test_answers_that_come_whole_have_one_time(card: Scorecard) -> None:
+    result = load()
+    whole = dataclasses.replace(result, head=dataclasses.replace(result.head, slo=Slo(e2e_s=2.0)))
+    figures = service_figures(whole)
+    assert [name for name, _ in service_rows(figures) if "p95" in name] == ["whole answer p50 / p95 / p99"]
+    page = report(
+        title="t", result=whole, samples=SAMPLES, card=dataclasses.replace(card, service=figures), provenance="p"
+    )
+    assert "Time of an answer" in page
+    assert "Time between tokens" not in page
