@@ -11,6 +11,7 @@ There is no count of waiting requests in it, so it completes the page and never 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -150,14 +151,22 @@ class WithStatistics:
         except ImportError as error:
             return Unknown(UnknownReason.NOT_EXPORTED, f'the extra "triton" is not installed: {error}'[:200])
         except TimeoutError:
-            return Unknown(UnknownReason.TIMEOUT, f"no statistics within {self._timeout_s:g} s")
+            why = Unknown(UnknownReason.TIMEOUT, f"no statistics within {self._timeout_s:g} s")
         except Exception as error:  # tritonclient's, gRPC's, aiohttp's: whatever it is, only this server has none
-            return Unknown(UnknownReason.UNREACHABLE, f"statistics: {type(error).__name__}: {error}"[:200])
+            why = Unknown(UnknownReason.UNREACHABLE, f"{type(error).__name__}: {error}"[:200])
+        await self._drop(name)  # gRPC would wait longer and longer before it tries a server again
+        return why
 
     async def _keep_only(self, wanted: Mapping[str, tuple[StatisticsProtocol, str]]) -> None:
         """Close the clients of servers that are gone, or elsewhere."""
         for name in [name for name, asking in self._open.items() if wanted.get(name, ("", ""))[1] != asking.address]:
-            await self._open.pop(name).client.close()
+            await self._drop(name)
+
+    async def _drop(self, name: str) -> None:
+        asking = self._open.pop(name, None)
+        if asking is not None:
+            with contextlib.suppress(Exception):  # what matters is that it is not used again
+                await asyncio.wait_for(asking.client.close(), self._timeout_s)
 
 
 def _opened(protocol: StatisticsProtocol, address: str) -> _Asking:

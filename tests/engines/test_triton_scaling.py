@@ -79,11 +79,14 @@ def between(decisions: tuple[ServiceDecision, ...], since_s: float, until_s: flo
     return {decision.desired for decision in decisions if since_s <= decision.at_s <= until_s}
 
 
-def configure(stack: LocalStack, home: TritonHome, repository: Path, *, most: int) -> None:
+def configure(
+    stack: LocalStack, home: TritonHome, repository: Path, *, most: int, statistics: dict[str, str] | None
+) -> None:
     stack.configure(
         {
             "name": "timed",
             "engine": "triton",
+            "statistics": statistics,
             "slo": {"e2e": f"{E2E_S}s", "share": 0.95},
             "command": list(home.command(repository)),
             "env": home.env(),
@@ -101,14 +104,19 @@ def configure(stack: LocalStack, home: TritonHome, repository: Path, *, most: in
 
 
 @pytest.mark.timeout(600)
-def test_as_many_triton_servers_as_the_batch_time_requires(stack: LocalStack, triton_home: TritonHome) -> None:
+@pytest.mark.parametrize(
+    "statistics", [pytest.param(None, id="page alone"), pytest.param({"protocol": "grpc"}, id="statistics")]
+)
+def test_as_many_triton_servers_as_the_batch_time_requires(
+    stack: LocalStack, triton_home: TritonHome, statistics: dict[str, str] | None
+) -> None:
     repository = stack.folder / "models"
     MODEL.write(repository)
-    configure(stack, triton_home, repository, most=1)
+    configure(stack, triton_home, repository, most=1, statistics=statistics)
     stack.start()
     stack.until_ready(1, "timed")
     offer(stack, LEARNING)
-    configure(stack, triton_home, repository, most=6)
+    configure(stack, triton_home, repository, most=6, statistics=statistics)
     until(lambda: "configuration reloaded" in stack.log(), what="the higher limit is in force")
 
     load = offer(stack, f"{QUIET_RPS}x{QUIET_S},{PEAK_RPS}x{PEAK_S},{QUIET_RPS}x{QUIET_S}")
