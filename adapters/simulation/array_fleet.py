@@ -129,10 +129,12 @@ class ArrayFleet(ABC):
 
     def advance(self, until_s: float) -> None:
         """See ``ServingFleet``."""
-        now_s = int(self._arrays.gate[layout.NOW]) / PICOSECONDS
-        if not (math.isfinite(until_s) and now_s <= until_s <= _LONGEST_S):
-            raise ValueError(f"time can be advanced from {now_s} to at most {_LONGEST_S:g} s, got {until_s}")
-        serve(self._arrays, picoseconds(until_s))
+        if not (math.isfinite(until_s) and 0 <= until_s <= _LONGEST_S):
+            raise ValueError(f"a time of the run lies in [0, {_LONGEST_S:g}] s, got {until_s}")
+        now, until = int(self._arrays.gate[layout.NOW]), picoseconds(until_s)
+        if until < now:
+            raise ValueError(f"time never goes back: it is {now / PICOSECONDS} s, got {until_s}")
+        serve(self._arrays, until)
 
     def in_flight(self, replica: int) -> int:
         """See ``ServingFleet``."""
@@ -202,9 +204,14 @@ class ArrayFleet(ABC):
 
     def _replica_histograms(self, row: int) -> list[BucketCounts]:
         spans = self._arrays.state[row, layout.REPLICA_COLUMNS :].reshape(-1, layout.SPAN)
+        # All six at once, as the floats that readings are made of: pages are what runs with a controller make most of.
+        reached, sums = np.cumsum(spans, axis=1, dtype=np.float64), spans[:, layout.SUM].tolist()
         nanoseconds = PICOSECONDS // layout.NANOSECOND
         units = (nanoseconds, nanoseconds, nanoseconds, nanoseconds, 1, 1)
-        return [self._histogram(kind, spans[kind], units[kind]) for kind in range(layout.REPLICA_KINDS)]
+        return [
+            BucketCounts(bounds, reached[kind, : len(bounds)], int(reached[kind, len(bounds)]), sums[kind] / unit)
+            for kind, (bounds, unit) in enumerate(zip(self._bounds[: layout.REPLICA_KINDS], units, strict=True))
+        ]
 
     def _histogram(self, kind: int, span: Integers, unit: int) -> BucketCounts:
         bounds = self._bounds[kind]

@@ -42,7 +42,8 @@ def _compiled(function: Callable[P, R], *, forceinline: bool = False) -> Callabl
     # Numba looks at the file of the function alone to tell whether kept code is stale, not at the kernels and
     # constants of other files that were compiled into it. Kept code is found by name, so the name tells all sources.
     function.__qualname__ = f"{function.__qualname__}_{_DIGEST}"
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "forceinline": forceinline, **_WITHOUT_REFERENCE_COUNTS}
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "forceinline": forceinline}
+    options |= _WITHOUT_REFERENCE_COUNTS
     try:
         dispatcher = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no such folder
