@@ -100,6 +100,7 @@ class FluidFleet:
         self._now_s = 0.0
         self._stored = 0.0  # capacity that the present step has had so far
         self._replicas: list[_Fluid] = []
+        self._serving: dict[int, _Fluid] = {}
         self._weight = 0.0
         self._lost = 0.0
         # First tokens, late ones, and seconds waited, for each unit of weight.
@@ -119,6 +120,7 @@ class FluidFleet:
         """It serves from now on."""
         each = self._replicas[replica]
         each.opened, each.origin = True, self._each
+        self._serving[replica] = each
         self._weight += each.weight
 
     def close(self, replica: int) -> None:
@@ -129,7 +131,8 @@ class FluidFleet:
         each.completed, each.running_at_close = self._split(each)
         each.own = self._counted(each)
         each.closed_s = self._now_s
-        self._weight = sum(other.weight for other in self._replicas if _serves(other))
+        del self._serving[replica]
+        self._weight = sum(other.weight for other in self._serving.values())
 
     def remove(self, replica: int) -> None:
         """Gone; what runs on it is lost."""
