@@ -108,7 +108,7 @@ class ConformalForecaster(ABC):
             return self.warming_up(memory.timeline)
         answers = base + UNIT * residual_quantiles(memory.histogram, taus)[0]
         ceiling = ceiling_log(largest_rps(memory.timeline), float(levels_rps(memory.timeline)[0]))
-        rps, median_rps = from_log(np.minimum(answers, ceiling)).tolist()
+        rps, median_rps = (from_log(min(answer, ceiling)) for answer in answers.tolist())
         return Forecast(
             at_s=now_s,
             lead_s=lead_s,

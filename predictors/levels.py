@@ -20,7 +20,9 @@ FLOOR_RPS = 0.5 / (TARGET_BINS * BIN_S)
 LARGEST_GROWTH = 2.0
 
 _LEVEL_BINS = (np.array(LEVEL_WINDOWS_S) / BIN_S).astype(int)
+_FULL_BINS = FULL_SHARE * _LEVEL_BINS
 _OLDEST = _LEVEL_BINS - 1
+_ALL_KNOWN = np.ones(len(LEVEL_WINDOWS_S))
 _PEAK_MINUTES = tuple(int(window_s / 60.0) for window_s in PEAK_WINDOWS_S)
 
 
@@ -29,10 +31,10 @@ def to_log(rate_rps: Floats) -> Floats:
     return np.log(rate_rps + FLOOR_RPS)
 
 
-def from_log(log_rate: Floats) -> Floats:
+def from_log(log_rate: float) -> float:
     """The rate again; zero where less than half a request is left in the span that is forecast."""
-    rate_rps = np.exp(log_rate) - FLOOR_RPS
-    return np.where(rate_rps < FLOOR_RPS, 0.0, rate_rps)
+    rate_rps = math.exp(log_rate) - FLOOR_RPS
+    return 0.0 if rate_rps < FLOOR_RPS else rate_rps
 
 
 def levels_rps(timeline: Timeline) -> Floats:
@@ -42,8 +44,7 @@ def levels_rps(timeline: Timeline) -> Floats:
     hour. The shortest have too few bins to be forgiven any.
     """
     requests, bins = _window_sums(timeline)
-    full = bins >= FULL_SHARE * _LEVEL_BINS
-    return np.where(full, np.maximum(requests, 0.0) / np.where(full, bins, 1.0), np.nan)
+    return np.where(bins >= _FULL_BINS, np.maximum(requests, 0.0) / np.maximum(bins, _FULL_BINS), np.nan)
 
 
 def too_short(timeline: Timeline, window_s: float) -> Unknown:
@@ -78,11 +79,16 @@ def ceiling_log(past_rps: float, present_rps: float) -> float:
 
 def _window_sums(timeline: Timeline) -> tuple[Floats, Floats]:
     """Requests (in units of a rate over one bin) and known bins in each of ``LEVEL_WINDOWS_S`` up to ``end_s``."""
-    newest_first = timeline.bins[::-1]
-    known = ~np.isnan(newest_first)
-    rates = np.where(known, newest_first, 0.0)
+    rates = timeline.bins[::-1]
     passed = timeline.open_s / BIN_S
+    known, known_oldest = _LEVEL_BINS, _ALL_KNOWN
+    total = rates.cumsum()
+    if math.isnan(total[-1]):
+        are_known = ~np.isnan(rates)
+        rates = np.where(are_known, rates, 0.0)
+        total = rates.cumsum()
+        known, known_oldest = are_known.cumsum().take(_OLDEST), are_known.take(_OLDEST)
     # A window that ends inside the open bin takes the measured part of it and gives up as much of its oldest bin.
-    requests = timeline.open_requests / BIN_S + rates.cumsum().take(_OLDEST) - passed * rates.take(_OLDEST)
-    bins = timeline.open_known_s / BIN_S + known.cumsum().take(_OLDEST) - passed * known.take(_OLDEST)
+    requests = timeline.open_requests / BIN_S + total.take(_OLDEST) - passed * rates.take(_OLDEST)
+    bins = timeline.open_known_s / BIN_S + known - passed * known_oldest
     return requests, bins

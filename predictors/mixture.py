@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import truediv
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ from predictors.timeline import Floats, Floats32, Step, Timeline, advance, horiz
 TAUS: Floats = np.array(
     [0.3, 0.5, 0.65, 0.75, 0.82, 0.87, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995, 0.998]
 )
+_MISSES: Floats = 1.0 - TAUS
 _HEADROOMS: Floats = -np.log1p(-TAUS)
 _MEDIAN = 1
 
@@ -187,10 +189,14 @@ class LevelMixture:
         if skill is not None and skill <= 0 and memory.judged >= self.least_judged:
             persistence = outlook.curves[1]
             curve, by = (curve, by) if math.isnan(persistence[0]) else (persistence, "persistence")
-        answers = np.array((np.interp(headroom, _HEADROOMS, curve), curve[_MEDIAN]))
-        rps, median_rps = from_log(np.minimum(answers, outlook.ceiling)).tolist()
         return Forecast(
-            at_s=now_s, lead_s=lead_s, quantile=quantile, rps=rps, median_rps=median_rps, skill=skill, by=by
+            at_s=now_s,
+            lead_s=lead_s,
+            quantile=quantile,
+            rps=from_log(min(float(np.interp(headroom, _HEADROOMS, curve)), outlook.ceiling)),
+            median_rps=from_log(min(float(curve[_MEDIAN]), outlook.ceiling)),
+            skill=skill,
+            by=by,
         )
 
     def _pass(self, memory: _Memory, step: Step, horizon: int) -> None:
@@ -216,23 +222,26 @@ class LevelMixture:
         bases = np.concatenate((past, seasons))
         sigmas = sigma_of(memory.volatility)[:_LEVELS]
         answers = _answers(bases, sigmas, memory.quantiles)
-        curves = np.stack((self._mixed(answers, memory.losses[:_EXPERTS]), answers[_PERSISTENCE]))
+        curves = memory.shifts.copy()
+        curves[0] += self._mixed(answers, memory.losses[:_EXPERTS])
+        curves[1] += answers[_PERSISTENCE]
         return _Outlook(
             bases=bases,
             sigmas=sigmas,
             # Weights and shifts differ by quantile, so the order of quantiles has to be restored.
-            curves=np.maximum.accumulate(curves + memory.shifts, axis=1),
+            curves=np.maximum.accumulate(curves, axis=1),
             ceiling=ceiling_log(float(memory.peaks[-1]), float(levels[0])),
         )
 
     def _mixed(self, answers: Floats, losses: Floats) -> Floats:
-        awake = np.flatnonzero(~np.isnan(answers[:, 0]))
-        if len(awake) == 0:
-            return np.full(len(TAUS), np.nan)
-        losses = losses[awake]
-        best = losses.min(axis=0)
-        weights = np.exp(-self.sharpness * (losses - best) / np.maximum(best, 1e-30))
-        mixed: Floats = (weights * answers[awake]).sum(axis=0) / weights.sum(axis=0)
+        awake = answers[:, 0] == answers[:, 0]  # not NaN
+        if not awake.all():
+            answers, losses = answers[awake], losses[awake]
+            if len(answers) == 0:
+                return np.full(len(TAUS), np.nan)
+        best = np.minimum.reduce(losses)
+        weights = np.exp((best - losses) * (self.sharpness / np.maximum(best, 1e-30)))
+        mixed: Floats = np.add.reduce(weights * answers) / np.add.reduce(weights)
         return mixed
 
     def _judge(self, memory: _Memory, outlook: _Outlook, rate_rps: float) -> None:
@@ -243,7 +252,8 @@ class LevelMixture:
         answers = np.concatenate((_answers(outlook.bases, outlook.sigmas, memory.quantiles), outlook.curves))
         answers_rps = np.exp(np.minimum(answers, outlook.ceiling)) - FLOOR_RPS
         losses = _pinball((rate_rps - answers_rps) * (memory.traffic[1] / memory.traffic[0]))
-        losses = np.where(np.isnan(losses), losses[_MIXTURE], losses)
+        if math.isnan(losses.sum()):
+            losses = np.where(np.isnan(losses), losses[_MIXTURE], losses)
         memory.losses = memory.losses * remaining(self.loss_half_life_s) + losses
         memory.judged += 1
         if weight > 0:
@@ -259,8 +269,8 @@ class LevelMixture:
         memory.histograms = add_residuals(memory.histograms, residual_units, weight)
         memory.quantiles = residual_quantiles(memory.histograms, TAUS)
         memory.volatility = add_volatility(memory.volatility, residuals)
-        missed = np.where(np.isnan(outlook.curves), 1.0 - TAUS, truth > outlook.curves)
-        memory.shifts = memory.shifts + self.recalibration * weight * sigmas[_PERSISTENCE] * (missed - (1.0 - TAUS))
+        missed = np.where(np.isnan(outlook.curves), _MISSES, truth > outlook.curves)
+        memory.shifts = memory.shifts + (self.recalibration * weight * float(sigmas[_PERSISTENCE])) * (missed - _MISSES)
 
 
 def _peaks(timeline: Timeline) -> Floats:
@@ -284,8 +294,8 @@ def _pinball(errors: Floats) -> Floats:
 
 def _skill(losses: Floats) -> float | None:
     """1 - loss of the mixture / loss of persistence, the mean over the grid; None where persistence lost nothing."""
-    own, persistence = losses[_MIXTURE], losses[_RECALIBRATED_PERSISTENCE]
-    return float(1.0 - (own / persistence).mean()) if persistence.all() else None
+    own, persistence = losses[_MIXTURE:].tolist()
+    return 1.0 - sum(map(truediv, own, persistence)) / len(TAUS) if all(persistence) else None
 
 
 def _memory(learned: Learned) -> _Memory:

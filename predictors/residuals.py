@@ -124,7 +124,7 @@ def due(pending: Floats32, timeline: Timeline) -> tuple[Floats, float] | None:
 def foresee(pending: Floats32, values: Floats, horizon: int) -> Floats32:
     """``pending`` with what is foreseen now for the span that begins ``horizon`` bins from now."""
     row = horizon + TARGET_BINS - 1
-    missing = np.full((max(0, row + 1 - len(pending)), len(values)), np.nan, dtype=np.float32)
-    told = np.concatenate((pending, missing))
+    told = np.full((max(row + 1, len(pending)), len(values)), np.nan, dtype=np.float32)
+    told[: len(pending)] = pending
     told[row] = values
     return told
