@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -107,9 +107,10 @@ class LoadMemory:
 
     def with_sample(self, sample: LoadSample) -> LoadMemory:
         """With one more window; what it doesn't say, or says impossibly, is passed over."""
-        memory = self
         if not (math.isfinite(sample.at_s) and sample.at_s >= 0):
-            return memory
+            return self
+        loads, fit, saturated = self.loads, self.fit, self.saturated
+        durations, batches = self.durations, self.batches
         itl_s, running = _positive(sample.itl_s, _MOST_S), _positive(sample.running, _MOST_REQUESTS)
         completed_rps = _positive(sample.completed_rps, _MOST_REQUESTS)
         e2e_s = _positive(sample.e2e_s, _MOST_S)
@@ -118,33 +119,38 @@ class LoadMemory:
             # Tokens are made, and their ITL measured, only while there is a batch of at least one.
             busy = max(1.0, 1.0 / running)
             load = (1.0, running * busy, context * busy, prefill_tps * itl_s * busy)
-            memory = memory._with_load(load, at_s=sample.at_s, itl_s=itl_s)
+            loads = _with_load(loads, load, at_s=sample.at_s, itl_s=itl_s)
+            fit = _after_load(fit, loads)
         if sample.saturated and (completed_rps or (running and itl_s)):
             row = np.array([[sample.at_s, completed_rps, running, itl_s]])
-            saturated = np.concatenate((memory.saturated[1 - _SATURATED :], row))
-            memory = replace(memory, saturated=saturated)
+            saturated = np.concatenate((saturated[1 - _SATURATED :], row))
         waiting = _not_negative(sample.waiting)
         concurrency = running + waiting if running and waiting is not None else completed_rps * e2e_s
         if e2e_s and concurrency:
-            memory = replace(memory, durations=_with_duration(memory.durations, (sample.at_s, concurrency, e2e_s)))
+            durations = _with_duration(durations, (sample.at_s, concurrency, e2e_s))
         if not isinstance(sample.batch, Unknown):
-            memory = replace(memory, batches=batch_memory.with_window(memory.batches, sample))
-        return memory
+            batches = batch_memory.with_window(batches, sample)
+        return LoadMemory(loads=loads, saturated=saturated, durations=durations, fit=fit, batches=batches)
 
-    def _with_load(self, load: tuple[float, float, float, float], *, at_s: float, itl_s: float) -> LoadMemory:
-        bucket = float(min(int(2.0 * math.log2(1.0 + load[1])), _BUCKETS - 1))
-        row = np.array([*load, at_s, itl_s, bucket])
-        alike = (self.loads[:, _BUCKET] == bucket).nonzero()[0]
-        if len(alike) < _PER_BUCKET:
-            loads = np.concatenate((self.loads, row[None, :]))
-        else:
-            loads = self.loads.copy()
-            loads[alike[loads[alike, _AT].argmin()]] = row
-        fit = self.fit.copy()
-        fit[0] += 1.0
-        if fit[0] >= min(_REFIT_AFTER, max(1, len(loads) // 3)):
-            fit = _refit(loads)
-        return replace(self, loads=loads, fit=fit)
+
+def _with_load(loads: Array, load: tuple[float, float, float, float], *, at_s: float, itl_s: float) -> Array:
+    bucket = float(min(int(2.0 * math.log2(1.0 + load[1])), _BUCKETS - 1))
+    row = np.array([*load, at_s, itl_s, bucket])
+    alike = (loads[:, _BUCKET] == bucket).nonzero()[0]
+    if len(alike) < _PER_BUCKET:
+        return np.concatenate((loads, row[None, :]))
+    told = loads.copy()
+    told[alike[loads[alike, _AT].argmin()]] = row
+    return told
+
+
+def _after_load(fit: Array, loads: Array) -> Array:
+    """The fit after one more window, or one anew when enough have come."""
+    if fit[0] + 1.0 >= min(_REFIT_AFTER, max(1, len(loads) // 3)):
+        return _refit(loads)
+    told = fit.copy()
+    told[0] += 1.0
+    return told
 
 
 def _refit(loads: Array) -> Array:
@@ -165,8 +171,7 @@ def _with_duration(durations: Array, row: tuple[float, float, float]) -> Array:
     oldest = int(rows[:, 0].argmin())
     if row[0] - rows[oldest, 0] <= _DAY_S:
         oldest = int(np.argsort(rows[:, 1], kind="stable")[_DURATIONS // 2])
-    kept: Array = np.delete(rows, oldest, axis=0)
-    return kept
+    return np.concatenate((rows[:oldest], rows[oldest + 1 :]))
 
 
 def _positive(value: Measured, most: float) -> float:
