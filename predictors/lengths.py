@@ -56,11 +56,11 @@ class Lengths:
         most = math.sqrt(prompt_var * output_var)
         covariance = math.log(max(shape.prompt_x_output / (prompt * output), 1e-9))
         return cls(
-            prompt_log=math.log(prompt) - prompt_var / 2,
-            output_log=math.log(output) - output_var / 2,
-            prompt_var=prompt_var,
-            output_var=output_var,
-            covariance=min(max(covariance, -most), most),
+            prompt_log=_rounded(math.log(prompt) - prompt_var / 2),
+            output_log=_rounded(math.log(output) - output_var / 2),
+            prompt_var=_rounded(prompt_var),
+            output_var=_rounded(output_var),
+            covariance=_rounded(min(max(covariance, -most), most)),
         )
 
     def moment(self, i: int, j: int) -> float:
@@ -79,6 +79,11 @@ class Lengths:
     def outputs(self, nodes: Nodes) -> tuple[Array, Array]:
         """Output lengths at the nodes, and the variance of the lengths that each node stands for."""
         return _at_nodes(nodes, self.output_log, self.output_var)
+
+
+def _rounded(log: float) -> float:
+    """Without the last digits, in which lengths differ that were only forgotten a little, in proportion."""
+    return round(log, 10)
 
 
 def _at_nodes(nodes: Nodes, mean_log: float, var_log: float) -> tuple[Array, Array]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtri
@@ -68,6 +69,7 @@ class SloRate:
     misses_alone: float
 
 
+@lru_cache(maxsize=4096)  # while a service is idle, its workload is the same at every tick
 def rps_at_slo(workload: Workload, slo: Slo) -> SloRate | Unknown:
     """The largest rate at which ``slo.share`` of the requests meets all of its thresholds.
 
