@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,6 +43,7 @@ pytestmark = pytest.mark.cluster
 A_REPLICA_RPS = 10.0
 REPLICAS = 10
 LAG_TICKS = 3
+BARRED_TICKS = 14  # the stable and the down window, and what Prometheus lags behind
 PARAMS = Params(
     interval_s=1.0,
     forecasting=False,
@@ -152,6 +153,11 @@ def targets(replicas: tuple[Replica, ...]) -> dict[str, dict[str, str]]:
     }
 
 
+def compared(whole: Sequence[bool]) -> frozenset[int]:
+    """The ticks before which every replica was read for as long as a missing one may bar a shrink."""
+    return frozenset(n for n in range(len(whole)) if n >= BARRED_TICKS and all(whole[n - BARRED_TICKS : n + 1]))
+
+
 def test_decisions_are_those_of_direct_scraping(tmp_path: Path, processes: Processes) -> None:
     services, engines = fleet(swing_rps=3.0)
     with ExitStack() as opened:
@@ -164,13 +170,23 @@ def test_decisions_are_those_of_direct_scraping(tmp_path: Path, processes: Proce
         through = Lane(opened.enter_context(source(prometheus)), services, replicas)
         wait_for(lambda: through.decided() and through.known() == len(replicas), "every replica is read")
         direct.state = through.state = ControllerState(services={})
-        taken = list(every_second([direct, through], 50))
+        taken: list[list[dict[ServiceId, int]]] = []
+        whole: list[bool] = []
+        # A busy machine's Prometheus misses scrapes: then nothing shrinks through it for a while, which is right.
+        for counts in every_second([direct, through], 180):
+            taken.append(counts)
+            whole.append(through.known() == len(replicas))
+            if len(compared(whole)) >= 30:
+                break
+    assert len(compared(whole)) >= 30
     for each in services:
         directly = [one[each.id] for one, _ in taken]
         for number, (_, other) in enumerate(taken):
             # What Prometheus knows is up to a scrape and its evaluation old.
             lately = directly[max(0, number - LAG_TICKS) : number + 1]
-            assert min(lately) - 1 <= other[each.id] <= max(lately) + 1, (number, each.id, taken)
+            assert min(lately) - 1 <= other[each.id], (number, each.id, taken)
+            if number in compared(whole):
+                assert other[each.id] <= max(lately) + 1, (number, each.id, taken)
     # It is a test only where there was something to decide.
     for each in services:
         assert max(one[each.id] for one, _ in taken[15:]) - min(one[each.id] for one, _ in taken[15:]) >= 2, taken
