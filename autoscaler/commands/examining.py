@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -14,13 +15,14 @@ from adapters.gpus.nvml_library import load_nvml
 from adapters.wallclock import WallClock
 from autoscaler.cluster_access import reach
 from autoscaler.commands.output import Output
-from autoscaler.config import ConfigError, load
+from autoscaler.config import ConfigError, Settings, load
 from autoscaler.config.kubernetes_settings import KubernetesSettings
 from autoscaler.doctor.asking import Account
 from autoscaler.doctor.examination import configuration_findings, examine_cluster, examine_machine, has_errors
 from autoscaler.doctor.facts import ClusterFacts
 from autoscaler.doctor.finding import Finding
-from autoscaler.doctor.gathering import Scope, gather
+from autoscaler.doctor.gathering import ReadThrough, Scope, gather
+from autoscaler.doctor.prometheus import read_through
 from autoscaler.doctor.screen import findings_plain, findings_screen
 
 
@@ -59,13 +61,23 @@ def examine(asked: Asked, *, output: Output) -> None:
             lease_namespace=asked.lease_namespace or _lease_namespace(cluster) or Account(user=asked.account).namespace,
             through_api_server=asked.through_api_server,
         )
-        findings += examine_cluster(lambda: _gather(cluster, scope, kubeconfig=asked.kubeconfig, context=asked.context))
+        through = None if settings is None else _through_prometheus(settings)
+        findings += examine_cluster(
+            lambda: _gather(cluster, scope, through, kubeconfig=asked.kubeconfig, context=asked.context)
+        )
     if output is Output.JSON or (output is Output.AUTO and not Console().is_terminal):
         print(json.dumps(findings_plain(findings), indent=2))
     else:
         Console().print(findings_screen(findings))
     if has_errors(findings):
         raise typer.Exit(1)
+
+
+def _through_prometheus(settings: Settings) -> ReadThrough | None:
+    """How the pages are read through Prometheus, where they are."""
+    if settings.prometheus is None:
+        return None
+    return partial(read_through, settings.prometheus, clock=WallClock(), interval_s=settings.params.interval_s)
 
 
 def _lease_namespace(settings: KubernetesSettings | None) -> str | None:
@@ -76,13 +88,18 @@ def _lease_namespace(settings: KubernetesSettings | None) -> str | None:
 
 
 def _gather(
-    settings: KubernetesSettings | None, scope: Scope, *, kubeconfig: Path | None, context: str | None
+    settings: KubernetesSettings | None,
+    scope: Scope,
+    through: ReadThrough | None,
+    *,
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> ClusterFacts:
     """The facts of the cluster that the options, the configuration or the surroundings name. Raises PortError."""
     path = kubeconfig or (settings.kubeconfig if settings is not None else None)
     chosen = context or (settings.context if settings is not None else None)
     api = reach(path, context=chosen)
     try:
-        return gather(api, settings, scope, WallClock())
+        return gather(api, settings, scope, WallClock(), read_through=through)
     finally:
         api.close()

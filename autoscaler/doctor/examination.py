@@ -27,6 +27,7 @@ from autoscaler.doctor.gateways import check_gateways
 from autoscaler.doctor.machine import check_commands, check_machine_devices, check_ports, check_state
 from autoscaler.doctor.network import check_network
 from autoscaler.doctor.pages import check_pages
+from autoscaler.doctor.prometheus import check_prometheus
 from autoscaler.doctor.quotas import check_quotas
 from autoscaler.doctor.rights import check_rights
 from autoscaler.doctor.scaled_objects import check_scaled_objects
@@ -67,6 +68,7 @@ CLUSTER_CHECKS: Sequence[Check[ClusterFacts]] = (
     Check(CheckId.STATUS, check_statuses, "every status is fresh"),
     Check(CheckId.CONDITIONS, check_conditions, "the controller complains of nothing"),
     Check(CheckId.METRICS, check_pages, "no replica is to be read"),
+    Check(CheckId.PROMETHEUS, check_prometheus, "replicas are read directly"),
     Check(CheckId.GATEWAY, check_gateways, "no service has a gateway"),
     Check(CheckId.API_SERVICE, check_api_service, "external metrics are ours and answer"),
     Check(CheckId.CERTIFICATE, check_certificates, "no certificate is wrong or about to expire"),

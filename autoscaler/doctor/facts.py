@@ -15,7 +15,7 @@ from adapters.kubernetes.target_view import TargetView
 from adapters.kubernetes.targets import Targeted
 from autoscaler.config.kubernetes_settings import KubernetesSettings
 from autoscaler.doctor.rights import Asked
-from autoscaler.domain.reading import Unknown
+from autoscaler.domain.reading import EngineReading, Unknown
 from autoscaler.domain.resource import AutoscalerResource
 from autoscaler.domain.service import ServiceId
 from autoscaler.ports import PortError
@@ -81,6 +81,14 @@ class GatewayLook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ThroughPrometheus:
+    """What a Prometheus has of ready pods, by "namespace/name"; or why it tells nothing of one."""
+
+    url: str
+    readings: Mapping[str, EngineReading | Unknown]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
     """A certificate in PEM, or the reason why it can't be read. ``source``: where it is; ``key``: who names it there.
 
@@ -112,6 +120,7 @@ class ClusterFacts:
     "namespace/name", those that APIService and ScaledObjects name; None where there is none. ``marked``: what became
     of a pod-deletion-cost that was tried on a pod without lasting, by pod. ``certificates``: what we serve with.
     ``gateways``: of the services that name one, as far as its namespace is known.
+    ``prometheus``: None where replicas are read directly.
     """
 
     now_s: float
@@ -137,6 +146,7 @@ class ClusterFacts:
     services: Mapping[str, JsonObject | PortError | None] = field(default_factory=dict)
     rights: Sequence[Asked] | PortError = NOT_ASKED
     pages: Sequence[PageLook] = ()
+    prometheus: ThroughPrometheus | None = None
     gateways: Mapping[ServiceId, GatewayLook] = field(default_factory=dict)
     marked: Mapping[str, PortError | None] = field(default_factory=dict)
     certificates: Sequence[Certificate] = ()

@@ -35,7 +35,9 @@ _NEARLY_ALL = 0.99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
+class WantedPage:
+    """One page of a ready pod."""
+
     resource: AutoscalerResource
     variant: str
     pod: PodView
@@ -51,16 +53,17 @@ def fetch_looks(
     through_api_server: bool,
 ) -> list[PageLook]:
     """The pages of at most ten ready pods of each variant. Raises nothing."""
-    wanted = list(_wanted(resources, targets, pods))
+    wanted = list(wanted_pages(resources, targets, pods))
     if through_api_server:
         return [_look(each, _proxied(api, each), at=_proxy_path(each)) for each in wanted]
     fetched = asyncio.run(_fetch_all([each.url for each in wanted]))
     return [_look(each, page, at=each.url) for each, page in zip(wanted, fetched, strict=True)]
 
 
-def _wanted(
+def wanted_pages(
     resources: Sequence[AutoscalerResource], targets: Targeted, pods: Sequence[JsonObject]
-) -> Iterator[_Wanted]:
+) -> Iterator[WantedPage]:
+    """Those of at most ten ready pods of each variant."""
     for resource in resources:
         for source in resource.sources:
             view = targets.get((resource.namespace, source.target))
@@ -68,7 +71,7 @@ def _wanted(
             for pod in ready[:_MOST_PODS]:
                 url = metrics_url(pod, resource.metrics)
                 if url is not None:
-                    yield _Wanted(resource=resource, variant=source.variant, pod=pod, url=url)
+                    yield WantedPage(resource=resource, variant=source.variant, pod=pod, url=url)
 
 
 def _ready(pods: Sequence[JsonObject]) -> Iterator[PodView]:
@@ -93,7 +96,7 @@ def fetch_routes(
         return {}
     endpoint = MetricsEndpoint(port=gateway.port, path=gateway.path)
     wanted = [
-        _Wanted(resource=resource, variant="", pod=pod, url=url)
+        WantedPage(resource=resource, variant="", pod=pod, url=url)
         for pod in list(_ready(pods))[:_MOST_PODS]
         if (url := metrics_url(pod, endpoint)) is not None
     ]
@@ -117,7 +120,7 @@ async def _fetch_all(urls: Sequence[str]) -> list[FetchedPage | Unknown]:
         return await asyncio.gather(*fetching)
 
 
-def _proxy_path(wanted: _Wanted) -> str:
+def _proxy_path(wanted: WantedPage) -> str:
     """Kubernetes docs, "Access Services Running on Clusters" (SCHEME:NAME:PORT)."""
     parts = urlsplit(wanted.url)
     scheme = "https:" if parts.scheme == "https" else ""
@@ -125,7 +128,7 @@ def _proxy_path(wanted: _Wanted) -> str:
     return f"{collection.path}/{scheme}{wanted.pod.name}:{parts.port}/proxy{parts.path}"
 
 
-def _proxied(api: KubernetesApi, wanted: _Wanted) -> FetchedPage | Unknown:
+def _proxied(api: KubernetesApi, wanted: WantedPage) -> FetchedPage | Unknown:
     try:
         with api.stream(_proxy_path(wanted), silence_s=DEFAULT_TIMEOUT_S) as lines:
             body = b"".join(line + b"\n" for line in lines)
@@ -136,7 +139,7 @@ def _proxied(api: KubernetesApi, wanted: _Wanted) -> FetchedPage | Unknown:
     return FetchedPage(body)
 
 
-def _look(wanted: _Wanted, page: FetchedPage | Unknown, *, at: str) -> PageLook:
+def _look(wanted: WantedPage, page: FetchedPage | Unknown, *, at: str) -> PageLook:
     engine = wanted.resource.service.engine
     return PageLook(
         service=wanted.resource.service.id,

@@ -35,6 +35,7 @@ class CheckId(StrEnum):
     STATUS = "status"
     CONDITIONS = "conditions"
     METRICS = "metrics"
+    PROMETHEUS = "prometheus"
     GATEWAY = "gateway"
     API_SERVICE = "api-service"
     CERTIFICATE = "certificate"

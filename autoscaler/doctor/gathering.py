@@ -23,8 +23,8 @@ from autoscaler.config.kubernetes_settings import KubernetesSettings
 from autoscaler.config.resource_reading import parse_resource
 from autoscaler.doctor.asking import Account, ask_rights
 from autoscaler.doctor.external_metrics import API_SERVICE, is_ours, served_by
-from autoscaler.doctor.facts import Certificate, ClockReading, ClusterFacts, GatewayLook, Listed
-from autoscaler.doctor.fetching import fetch_looks, fetch_routes
+from autoscaler.doctor.facts import Certificate, ClockReading, ClusterFacts, GatewayLook, Listed, ThroughPrometheus
+from autoscaler.doctor.fetching import WantedPage, fetch_looks, fetch_routes, wanted_pages
 from autoscaler.doctor.rights import needed_rights
 from autoscaler.doctor.scaled_objects import addressed
 from autoscaler.doctor.workloads import any_pod
@@ -34,6 +34,8 @@ from autoscaler.domain.service import ServiceId
 from autoscaler.ports import Clock, PortError, RefusedError
 
 T = TypeVar("T")
+
+ReadThrough = Callable[[Sequence[WantedPage]], ThroughPrometheus]
 
 _PAGE = 500
 _TARGETS_S = 10.0
@@ -56,8 +58,18 @@ class Scope:
     through_api_server: bool = False
 
 
-def gather(api: KubernetesApi, settings: KubernetesSettings | None, scope: Scope, clock: Clock) -> ClusterFacts:
-    """All facts. Whatever can't be read is told in its place. Raises PortError where the server does not answer."""
+def gather(
+    api: KubernetesApi,
+    settings: KubernetesSettings | None,
+    scope: Scope,
+    clock: Clock,
+    *,
+    read_through: ReadThrough | None = None,
+) -> ClusterFacts:
+    """All facts. Whatever can't be read is told in its place. Raises PortError where the server does not answer.
+
+    ``read_through``: asks Prometheus for pages; None where it isn't used.
+    """
     api.get("/version")  # every other question would wait in vain for its own timeout
     resources = _asked(lambda: _resources(api, scope.namespaces))
     views_of = () if isinstance(resources, PortError) else resources
@@ -104,6 +116,7 @@ def gather(api: KubernetesApi, settings: KubernetesSettings | None, scope: Scope
         services=services,
         rights=_asked(lambda: ask_rights(api, rights, scope.account or Account())),
         pages=fetch_looks(api, usable, targets, known_pods, through_api_server=scope.through_api_server),
+        prometheus=None if read_through is None else read_through(list(wanted_pages(usable, targets, known_pods))),
         gateways=_gateways(
             api, usable, scope.lease_namespace or _namespace_of(leases), through_api_server=scope.through_api_server
         ),

@@ -28,7 +28,7 @@ from adapters.kubernetes.target_kinds import TARGET_KINDS
 from adapters.kubernetes.targets import Targeted, TargetProblem
 from autoscaler.config.resource_crd import custom_resource_definition
 from autoscaler.config.resource_reading import parse_resource
-from autoscaler.doctor.facts import Certificate, ClockReading, ClusterFacts, GatewayLook, PageLook
+from autoscaler.doctor.facts import Certificate, ClockReading, ClusterFacts, GatewayLook, PageLook, ThroughPrometheus
 from autoscaler.doctor.rights import Asked
 from autoscaler.domain.reading import Unknown
 from autoscaler.domain.resource import GATEWAY_LABELS, AutoscalerResource
@@ -84,6 +84,7 @@ class World:
     services: dict[str, Any] = field(default_factory=dict)
     reads: dict[str, Any] = field(default_factory=dict)
     rights: Sequence[Asked] | PortError = ()
+    prometheus: ThroughPrometheus | None = None
     gateways: dict[ServiceId, GatewayLook] = field(default_factory=dict)
     marked: dict[str, PortError | None] = field(default_factory=dict)
     certificates: Sequence[Certificate] = ()
@@ -115,6 +116,7 @@ class World:
             reads=self.reads,
             rights=self.rights,
             pages=self._pages(),
+            prometheus=self.prometheus,
             gateways=self.gateways,
             marked=self.marked,
             certificates=self.certificates,
