@@ -46,7 +46,7 @@ _BY_REASON: Mapping[UnknownReason, Judgement] = {
     UnknownReason.NOT_EXPORTED: Judgement.INCOMPLETE,
 }
 _SENSELESS = frozenset({UnknownReason.CONTRADICTION, UnknownReason.OUT_OF_RANGE, UnknownReason.NOT_A_NUMBER})
-_LOOKED_AT = ("waiting", "running", "completed", "kv_fraction", "prompt_tokens", "generation_tokens")
+_NOTHING_WRONG = (Judgement.OK, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,29 +58,33 @@ class JudgedReplica:
     detail: str = ""
 
 
-def judged(
-    replica: str, counted: EngineReading | Unknown, *, stuck: bool, failing_probe: str | None = None
-) -> JudgedReplica:
-    """The state of a replica. Where several fit, the one of which most follows.
+def judged(counted: EngineReading | Unknown, *, stuck: bool, failing_probe: str | None = None) -> tuple[Judgement, str]:
+    """The state of a replica, and what it is judged by. Where several fit, the one of which most follows.
 
     ``counted``: its page, or why nothing could be counted by it. ``stuck``: it has had work and made no progress for
     long. ``failing_probe``: what its readiness probe says, None where it is ready.
     """
     if isinstance(counted, Unknown):
-        judgement = _BY_REASON.get(counted.reason, Judgement.UNREADABLE)
-        return JudgedReplica(replica=replica, judgement=judgement, detail=str(counted))
-    work = sum(value for value in (counted.waiting, counted.running) if is_known(value))
+        return _BY_REASON.get(counted.reason, Judgement.UNREADABLE), str(counted)
     if stuck:
-        detail = f"no progress with {work:g} requests in it"
-        return JudgedReplica(replica=replica, judgement=Judgement.STUCK, detail=detail)
+        return Judgement.STUCK, f"no progress with {_work(counted):g} requests in it"
     if counted.asleep:
-        return JudgedReplica(replica=replica, judgement=Judgement.ASLEEP)
-    if failing_probe is not None and work > 0:
-        detail = f"{failing_probe}, with {work:g} requests in it"
-        return JudgedReplica(replica=replica, judgement=Judgement.OVERLOADED, detail=detail)
-    for name in _LOOKED_AT:
-        value = getattr(counted, name)
+        return Judgement.ASLEEP, ""
+    if failing_probe is not None and _work(counted) > 0:
+        return Judgement.OVERLOADED, f"{failing_probe}, with {_work(counted):g} requests in it"
+    for name, value in (
+        ("waiting", counted.waiting),
+        ("running", counted.running),
+        ("completed", counted.completed),
+        ("kv_fraction", counted.kv_fraction),
+        ("prompt_tokens", counted.prompt_tokens),
+        ("generation_tokens", counted.generation_tokens),
+    ):
         if isinstance(value, Unknown) and value.reason in _SENSELESS:
-            detail = f"{name} {value}"
-            return JudgedReplica(replica=replica, judgement=Judgement.CONTRADICTING, detail=detail)
-    return JudgedReplica(replica=replica, judgement=Judgement.OK)
+            return Judgement.CONTRADICTING, f"{name} {value}"
+    return _NOTHING_WRONG
+
+
+def _work(reading: EngineReading) -> float:
+    """Requests in it, as far as they are known."""
+    return sum(value for value in (reading.waiting, reading.running) if is_known(value))

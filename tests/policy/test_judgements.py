@@ -48,11 +48,11 @@ def page(**changes: object) -> EngineReading:
 def test_states(
     counted: EngineReading | Unknown, *, stuck: bool, failing_probe: str | None, expected: Judgement
 ) -> None:
-    assert judged("r", counted, stuck=stuck, failing_probe=failing_probe).judgement is expected
+    assert judged(counted, stuck=stuck, failing_probe=failing_probe)[0] is expected
 
 
 @given(reason=st.sampled_from(UnknownReason), stuck=st.booleans(), probe=st.none() | st.text())
 def test_what_was_not_counted_is_never_ok(reason: UnknownReason, *, stuck: bool, probe: str | None) -> None:
-    found = judged("r", Unknown(reason, "why"), stuck=stuck, failing_probe=probe)
-    assert found.judgement is not Judgement.OK
-    assert "why" in found.detail
+    judgement, detail = judged(Unknown(reason, "why"), stuck=stuck, failing_probe=probe)
+    assert judgement is not Judgement.OK
+    assert "why" in detail
