@@ -53,7 +53,7 @@ $(INSTALLED): constraints.txt pyproject.toml
 setup: $(INSTALLED) ## set up .venv, with the command gpu-autoscaler in .venv/bin
 
 .PHONY: demo
-demo: setup ## replay real traffic against a scaled fleet, about 3 minutes (ENGINE=vllm: real vLLM, 6 GB; ENGINE=triton: real Triton, 0.3 GB)
+demo: setup ## replay real traffic against a scaled fleet, about 3 minutes (ENGINE=vllm, triton: real ones, 6 and 0.3 GB)
 	@engine=$(or $(ENGINE),emulated); set --; \
 	if [ "$$engine" = vllm ]; then \
 	    directory=$$($(BIN)/python -m tests.engines.install_vllm --directory) || exit 1; \
