@@ -109,10 +109,13 @@ class SimulatedCluster:
         """Replicas last asked for, all variants together."""
         return sum(count for (owner, _), count in self._targets.items() if owner == service)
 
-    def counts(self, service: ServiceId) -> Counter[Phase]:
-        """Replicas of a service by phase."""
+    def counts(self) -> dict[ServiceId, Counter[Phase]]:
+        """Replicas of each service by phase."""
         self._end_drained()
-        return Counter(each.phase for each in self._records.values() if each.service == service)
+        counts: dict[ServiceId, Counter[Phase]] = {service: Counter() for service in self._served}
+        for record in self._records.values():
+            counts[record.service][record.phase] += 1
+        return counts
 
     def record(self, name: str) -> Record | None:
         """The replica of that name while it exists."""

@@ -18,7 +18,7 @@ from autoscaler.domain.service import Service, ServiceId
 from autoscaler.domain.state import Tick
 from autoscaler.ports import Models
 from loadtests.simulation.journal import HandoverJournal
-from loadtests.simulation.setup import SERVICE, FluidServing, Setup
+from loadtests.simulation.setup import FluidServing, Setup
 from loadtests.simulation.stated_capacity import StatedCapacity
 from loadtests.simulation.world import World
 
@@ -74,7 +74,9 @@ def control(world: World, ours: Ours, *, told: Told) -> None:
     """Run the controller to the end of the run, or one after another where the leader changes."""
     setup, begin_s = world.setup, world.clock.begin_s
     settings = ours.settings()
-    plans = Plans(services=(_service(settings, setup),), params=settings.params)
+    plans = Plans(
+        services=tuple(_service(settings, part.service, part.setup) for part in world.parts), params=settings.params
+    )
     ports = Ports(
         clock=world.clock,
         inventory=world.inventory,
@@ -86,32 +88,33 @@ def control(world: World, ours: Ours, *, told: Told) -> None:
     )
     changes = sorted((each.from_s, each.until_s) for each in setup.faults if each.kind is FaultKind.LEADER_CHANGE)
     for ends_s, next_s in [*changes, (setup.duration_s, setup.duration_s)]:
-        build_controller(ports=ports, plans=lambda: plans, models=_models(ours, setup)).run(until_s=begin_s + ends_s)
+        build_controller(ports=ports, plans=lambda: plans, models=_models(ours, world)).run(until_s=begin_s + ends_s)
         world.clock.wait_until(begin_s + next_s)
 
 
-def _service(settings: Settings, setup: Setup) -> Service:
+def _service(settings: Settings, service: ServiceId, setup: Setup) -> Service:
     """The configured service in this world: its variants' prices and names are those that exist here."""
-    service = settings.settled(()).services[0]
-    known = {variant.name: variant for variant in service.variants}
+    configured = settings.settled(()).services[0]
+    known = {variant.name: variant for variant in configured.variants}
     variants = tuple(
-        replace(known.get(kind.variant, service.variants[0]), name=kind.variant, cost=kind.cost, devices=None)
+        replace(known.get(kind.variant, configured.variants[0]), name=kind.variant, cost=kind.cost, devices=None)
         for kind in setup.kinds
     )
-    return replace(
-        service, id=SERVICE, slo=setup.slo, bounds=replace(setup.bounds, spare=service.bounds.spare), variants=variants
-    )
+    bounds = replace(setup.bounds, spare=configured.bounds.spare)
+    return replace(configured, id=service, slo=setup.slo, bounds=bounds, variants=variants)
 
 
-def _models(ours: Ours, setup: Setup) -> Models:
+def _models(ours: Ours, world: World) -> Models:
     shipped = build_models()
     if ours.stated is not None:
         return replace(shipped, capacity=StatedCapacity(ours.stated))
-    serving = setup.serving
-    if not isinstance(serving, FluidServing):
-        return shipped
-    rates = {
-        kind.variant: serving.model.capacity_rps * serving.weights.get(kind.variant, 1.0) * ours.capacity_error
-        for kind in setup.kinds
-    }
+    rates: dict[str, float] = {}
+    for part in world.parts:
+        serving = part.setup.serving
+        if not isinstance(serving, FluidServing):
+            return shipped
+        for kind in part.setup.kinds:
+            rps = serving.model.capacity_rps * serving.weights.get(kind.variant, 1.0) * ours.capacity_error
+            if rates.setdefault(kind.variant, rps) != rps:
+                raise ValueError(f"two services have a variant {kind.variant!r}, of different capacity")
     return replace(shipped, capacity=StatedCapacity(rates))

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from adapters.simulation.ledger import paid_hours
 from loadtests.simulation.scoring import Score
-from loadtests.simulation.setup import SERVICE
-from loadtests.simulation.world import World
+from loadtests.simulation.world import Part, World
 
 Floats = NDArray[np.float64]
 
@@ -58,26 +57,26 @@ class RunResult:
         return self.changes / (self.scored_s / 3600.0)
 
 
-def result_of(world: World, *, decider: str, seed: int, faults: Counter[str] | None = None) -> RunResult:
-    """The accounts of a finished run."""
-    setup, begin_s = world.setup, world.clock.begin_s
+def result_of(world: World, part: Part, *, decider: str, seed: int, faults: Counter[str] | None = None) -> RunResult:
+    """The accounts of one service of a finished run."""
+    setup, begin_s = part.setup, world.clock.begin_s
     since_s, until_s = begin_s + setup.warmup_s, begin_s + setup.duration_s
     return RunResult(
         decider=decider,
         seed=seed,
-        score=world.judge.score(setup.warmup_s, setup.duration_s),
-        gpu_hours=paid_hours(world.cluster.stays(SERVICE), since_s=since_s, until_s=until_s),
-        changes=sum(at_s >= since_s for at_s, _, _ in world.cluster.changes),
+        score=part.judge.score(setup.warmup_s, setup.duration_s),
+        gpu_hours=paid_hours(world.cluster.stays(part.service), since_s=since_s, until_s=until_s),
+        changes=sum(at_s >= since_s and owner == part.service for at_s, owner, _ in world.cluster.changes),
         scored_s=until_s - since_s,
-        timeline=_timeline(world),
+        timeline=_timeline(part),
         faults=Counter() if faults is None else faults,
     )
 
 
-def _timeline(world: World) -> Timeline:
-    looks = world.looks
+def _timeline(part: Part) -> Timeline:
+    looks = part.looks
     at_s = np.array([look.at_s for look in looks])
-    arrived, missed = world.judge.cumulated(at_s)
+    arrived, missed = part.judge.cumulated(at_s)
     spans_s = np.diff(at_s, prepend=0.0)
     demand = np.diff(arrived, prepend=0.0)
     return Timeline(

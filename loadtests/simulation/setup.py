@@ -107,3 +107,8 @@ class Setup:
     def duration_s(self) -> float:
         """Of the run."""
         return self.serving.duration_s
+
+    @property
+    def of_the_world(self) -> tuple[object, ...]:
+        """What services that live in one world have in common."""
+        return self.duration_s, self.scraping, self.faults, self.gateway, self.places, self.record_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,10 +19,10 @@ from adapters.simulation.places import Places
 from adapters.simulation.replicas import ReplicaKind
 from adapters.simulation.source import Scraping, SimulatedSource
 from autoscaler.domain.cluster import Phase
-from autoscaler.domain.service import Slo
+from autoscaler.domain.service import ServiceId, Slo
 from autoscaler.ports import Inventory, MetricsSource, ReplicaActuator
 from loadtests.simulation.scoring import FluidJudge, Judge, RequestJudge
-from loadtests.simulation.setup import SERVICE, BatchServing, EngineServing, Serving, Setup
+from loadtests.simulation.setup import BatchServing, EngineServing, Serving, Setup
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +37,46 @@ class Look:
     desired: int
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One service of a world: what it was set up as, who knows what became of its requests, and its timeline."""
+
+    service: ServiceId
+    setup: Setup
+    judge: Judge
+    looks: list[Look]
+
+
 class World:
     """Clock, cluster and what is seen of it. Equal setups and seeds make equal worlds."""
 
-    def __init__(self, setup: Setup, seed: int) -> None:
+    def __init__(self, setups: Mapping[ServiceId, Setup], seed: int) -> None:
+        """Services that live together: their setups agree in what the world is (see ``Setup.of_the_world``), which
+        ValueError says where they don't. Faults of single replicas befall the first.
+        """
+        first, self.setup = next(iter(setups.items()))
+        for service, each in setups.items():
+            if each.of_the_world != self.setup.of_the_world:
+                raise ValueError(f"{service} and {first} can't live in one world: their setups of it differ")
         cluster_seed, source_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
-        self.setup = setup
         self.clock = VirtualClock()
-        self.judge, kinds = _fleet(setup.serving, setup.kinds, setup.slo)
+        self.parts: list[Part] = []
+        served = []
+        for service, each in setups.items():
+            judge, kinds = _fleet(each.serving, each.kinds, each.slo)
+            self.parts.append(Part(service, each, judge, []))
+            served.append(Served(service=service, fleet=judge.fleet, kinds=kinds, drain_limit_s=each.drain_limit_s))
         self.cluster = SimulatedCluster(
-            clock=self.clock,
-            services=[Served(service=SERVICE, fleet=self.judge.fleet, kinds=kinds, drain_limit_s=setup.drain_limit_s)],
-            seed=cluster_seed,
-            places=Places(setup.places),
+            clock=self.clock, services=served, seed=cluster_seed, places=Places(self.setup.places)
         )
-        self.cluster.begin_with(SERVICE, setup.kinds[0].variant, setup.initial)
-        schedule(setup.faults, clock=self.clock, cluster=self.cluster, service=SERVICE)
+        for part in self.parts:
+            self.cluster.begin_with(part.service, part.setup.kinds[0].variant, part.setup.initial)
+        faults = self.setup.faults
+        schedule(faults, clock=self.clock, cluster=self.cluster, service=first)
         self._source_seed = source_seed
-        self.inventory: Inventory = FaultyInventory(self.cluster, clock=self.clock, faults=setup.faults)
-        self.actuator: ReplicaActuator = FaultyActuator(self.cluster, clock=self.clock, faults=setup.faults)
-        self.looks: list[Look] = []
-        self.clock.every(setup.record_s, self._look, Order.RECORD)
+        self.inventory: Inventory = FaultyInventory(self.cluster, clock=self.clock, faults=faults)
+        self.actuator: ReplicaActuator = FaultyActuator(self.cluster, clock=self.clock, faults=faults)
+        self.clock.every(self.setup.record_s, self._look, Order.RECORD)
 
     def source(self, scraping: Scraping) -> MetricsSource:
         """The metrics, collected in this way, with the faults of the run."""
@@ -65,27 +85,30 @@ class World:
             cluster=self.cluster,
             scraping=scraping,
             seed=self._source_seed,
-            gateways=(SERVICE,) if self.setup.gateway else (),
+            gateways=tuple(part.service for part in self.parts) if self.setup.gateway else (),
         )
         return FaultySource(source, clock=self.clock, faults=self.setup.faults)
 
     def finish(self) -> None:
         """Let the rest of the run happen."""
         self.clock.wait_until(self.clock.begin_s + self.setup.duration_s)
-        self.cluster.fleet(SERVICE)
+        for part in self.parts:
+            self.cluster.fleet(part.service)
 
     def _look(self) -> None:
-        count = self.cluster.counts(SERVICE)
-        self.looks.append(
-            Look(
-                at_s=self.clock.elapsed_s,
-                ready=count[Phase.READY],
-                starting=count[Phase.STARTING],
-                draining=count[Phase.DRAINING],
-                failed=count[Phase.FAILED],
-                desired=self.cluster.asked(SERVICE),
+        counts = self.cluster.counts()
+        for part in self.parts:
+            count = counts[part.service]
+            part.looks.append(
+                Look(
+                    at_s=self.clock.elapsed_s,
+                    ready=count[Phase.READY],
+                    starting=count[Phase.STARTING],
+                    draining=count[Phase.DRAINING],
+                    failed=count[Phase.FAILED],
+                    desired=self.cluster.asked(part.service),
+                )
             )
-        )
 
 
 def _fleet(serving: Serving, kinds: tuple[ReplicaKind, ...], slo: Slo) -> tuple[Judge, tuple[ReplicaKind, ...]]:

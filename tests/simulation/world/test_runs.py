@@ -13,14 +13,14 @@ from adapters.simulation.replicas import ReplicaKind
 from adapters.simulation.source import Scraping
 from autoscaler.codec import encode
 from autoscaler.domain.plan import ServiceDecision
-from autoscaler.domain.service import Bounds, Slo
+from autoscaler.domain.service import Bounds, ServiceId, Slo
 from loadtests.rivals.seen import Bounds as RivalBounds
 from loadtests.rivals.seen import Contender, Facts, Knob, Seen
 from loadtests.simulation.ours import SHIPPED, Ours, Told, control
 from loadtests.simulation.result import RunResult
 from loadtests.simulation.rivalry import Rivalry
-from loadtests.simulation.run import simulate
-from loadtests.simulation.setup import FluidServing, Setup
+from loadtests.simulation.run import simulate, simulate_together
+from loadtests.simulation.setup import SERVICE, FluidServing, Setup
 from loadtests.simulation.world import World
 from loadtests.workloads.workload import SecondCounts
 from tests.simulation.world.runs import KINDS, counts, setup, step
@@ -57,7 +57,7 @@ def always(replicas: int, *, interval_s: float = 15.0, lag_s: float | None = 0.0
 
 def decisions(world_setup: Setup, seed: int) -> bytes:
     told: list[ServiceDecision] = []
-    control(World(world_setup, seed), SHIPPED, told=Told(listener=told.append))
+    control(World({SERVICE: world_setup}, seed), SHIPPED, told=Told(listener=told.append))
     return b"\n".join(encode(each) for each in told)
 
 
@@ -182,7 +182,7 @@ def test_a_users_file_is_what_runs() -> None:
         "services: [{name: mine, slo: {ttft: 2s}, command: 'serve --port {port}'}]"
     )
     told: list[ServiceDecision] = []
-    world = World(setup(uneven(1800)), seed=1)
+    world = World({SERVICE: setup(uneven(1800))}, seed=1)
     control(world, Ours(text=text), told=Told(listener=told.append))
     assert [each.at_s - world.clock.begin_s for each in told][:3] == [0.0, 60.0, 120.0]
     assert all(not hasattr(each.forecast, "rps") for each in told)
@@ -224,3 +224,19 @@ def test_kinds_are_needed() -> None:
         replace(setup(uneven()), warmup_s=3600.0)
     with pytest.raises(ValueError, match="initial"):
         replace(setup(uneven()), kinds=KINDS, initial=31)
+
+
+def test_several_services_under_one_controller() -> None:
+    """Each is scaled for itself, and none is served by another's replicas."""
+    quiet, busy = ServiceId("quiet"), ServiceId("busy")
+    setups = {
+        quiet: setup(counts(np.full(1800, 12.0), seed=1), initial=2),
+        busy: setup(counts(np.full(1800, 60.0), seed=2), initial=7),
+    }
+    results = simulate_together(setups, SHIPPED, seed=1)
+    for service, fewest, most in ((quiet, 2, 3), (busy, 6, 9)):
+        assert results[service].score.requests == setups[service].serving.arrivals.arrivals.sum()  # type: ignore[union-attr]
+        assert fewest <= results[service].timeline.desired[-1] <= most
+        assert results[service].share_in_slo > 0.95
+    with pytest.raises(ValueError, match="one world"):
+        simulate_together({**setups, busy: setup(counts(np.full(900, 60.0)))}, SHIPPED, seed=1)

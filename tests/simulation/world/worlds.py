@@ -39,7 +39,7 @@ class SmallWorld:
         return {each.name.rsplit("-", 1)[1]: each.phase for each in self.cluster.snapshot().replicas}
 
     def count(self, phase: Phase) -> int:
-        return self.cluster.counts(CHAT)[phase]
+        return self.cluster.counts()[CHAT][phase]
 
 
 def small_world(
