@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,21 +124,21 @@ def best_in_hindsight(
     setup: SweepSetup,
     *,
     share: float,
-    refinements: int = 4,
+    points: int = 3,
     told: Callable[[SweepResult], None] = lambda result: None,
 ) -> SweepResult | None:
     """The cheapest run with at least ``share`` in SLO over the knob's values; None where there is none.
 
-    First every third value, then those between the cheapest that reaches it and the next cheaper one, then
-    ``refinements`` halvings of what is left between the two. ``told``: called with every run.
+    First every third value, then those between the cheapest that reaches it and the next cheaper one, then ``points``
+    more in each of the two steps on the cheaper side: what is attained doesn't rise evenly with the knob. ``told``:
+    called with every run.
     """
     values = contender.knob.values
     runs: list[SweepResult] = []
 
-    def run(knob: float) -> SweepResult:
+    def run(knob: float) -> None:
         runs.append(sweep_run(contender, knob, setup))
         told(runs[-1])
-        return runs[-1]
 
     coarse = sorted({*range(0, len(values), _STRIDE), len(values) - 1})
     for at in coarse:
@@ -149,17 +150,13 @@ def best_in_hindsight(
     for between in range(max(0, at - _STRIDE + 1), at):
         if between not in coarse:
             run(values[between])
-    for _ in range(refinements):
-        best = _cheapest(runs, share)
-        assert best is not None
-        # The next run on the cheaper side; it misses too much.
-        cheaper = max((r for r in runs if r.replica_hours < best.replica_hours), key=_hours, default=best)
-        run((best.knob + cheaper.knob) / 2)
+    best = _cheapest(runs, share)
+    assert best is not None
+    at = values.index(best.knob)
+    for dear, cheap in pairwise(reversed(values[max(0, at - 2) : at + 1])):
+        for step in range(1, points + 1):
+            run(dear + (cheap - dear) * step / (points + 1))
     return _cheapest(runs, share)
-
-
-def _hours(result: SweepResult) -> float:
-    return result.replica_hours
 
 
 def _cheapest(runs: list[SweepResult], share: float) -> SweepResult | None:
