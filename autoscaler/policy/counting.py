@@ -19,7 +19,7 @@ from autoscaler.domain.reading import (
 )
 from autoscaler.domain.service import Slo
 from autoscaler.domain.state import Increment, ReplicaTrack, ServiceState, VariantLoad
-from autoscaler.policy.progress import Progress, is_stuck, observe, share_since
+from autoscaler.policy.progress import Progress, is_stuck, observe, share_since, sums_since
 from autoscaler.policy.windows import batches
 
 
@@ -167,56 +167,65 @@ def _judge(slo: Slo, observed: Sequence[Seen]) -> tuple[float, float]:
         if not requests:
             continue
         now, then = done.reading, done.earlier
-        shares = [
-            share
-            for threshold, after, before in (
-                (slo.ttft_s, now.ttft, then.ttft if then else None),
-                (slo.itl_s, now.itl, then.itl if then else None),
-                (slo.e2e_s, now.e2e, then.e2e if then else None),
-                (slo.queue_s, now.queue_time, then.queue_time if then else None),
-            )
-            if threshold is not None and (share := share_since(after, before, threshold)) is not None
-        ]
-        if shares:
+        shares = []
+        if slo.ttft_s is not None:
+            shares.append(share_since(now.ttft, then.ttft if then else None, done.ttft, slo.ttft_s))
+        if slo.itl_s is not None:
+            shares.append(share_since(now.itl, then.itl if then else None, done.itl, slo.itl_s))
+        if slo.e2e_s is not None:
+            shares.append(share_since(now.e2e, then.e2e if then else None, done.e2e, slo.e2e_s))
+        if slo.queue_s is not None:
+            before = then.queue_time if then else None
+            shares.append(share_since(now.queue_time, before, sums_since(now.queue_time, before), slo.queue_s))
+        known = [share for share in shares if share is not None]
+        if known:
             judged += requests
-            within += requests * min(shares)
+            within += requests * min(known)
     return judged, within
 
 
 def _loads(observed: Sequence[Seen]) -> tuple[VariantLoad, ...]:
     """Each variant's load over its healthy, awake, serving replicas."""
-    loads = []
-    for variant in sorted({each.replica.variant for each in observed}):
-        group = [
-            (each.done, each.track.reading)
-            for each in observed
-            if each.replica.variant == variant
-            and each.replica.phase is Phase.READY
-            and isinstance(each.done, Progress)
-            and each.track is not None
-            and not each.stuck
-            and not each.track.reading.asleep
-        ]
-        if not group:
+    groups: dict[str, list[Progress]] = {}
+    for each in observed:
+        if isinstance(each.done, Unknown) or each.replica.phase is not Phase.READY:
             continue
-        loads.append(
-            VariantLoad(
-                variant=variant,
-                replicas=len(group),
-                arrivals=sum(done.arrivals for done, _ in group),
-                completed=sum(done.completed or 0.0 for done, _ in group),
-                prompt_tokens=sum(done.prompt_tokens or 0.0 for done, _ in group),
-                itl_sum_s=sum(done.itl.total for done, _ in group if done.itl),
-                itl_count=sum(done.itl.number for done, _ in group if done.itl),
-                e2e_sum_s=sum(done.e2e.total for done, _ in group if done.e2e),
-                e2e_count=sum(done.e2e.number for done, _ in group if done.e2e),
-                running=sum(or_none(reading.running) for _, reading in group),
-                waiting=sum(or_none(reading.waiting) for _, reading in group),
-                saturated=all(or_none(reading.waiting) > 0 for _, reading in group),
-                batches=batches([done.batches for done, _ in group]),
-            )
-        )
-    return tuple(loads)
+        if not each.stuck and not each.done.reading.asleep:
+            groups.setdefault(each.replica.variant, []).append(each.done)
+    return tuple([_load(variant, groups[variant]) for variant in sorted(groups)])
+
+
+def _load(variant: str, group: Sequence[Progress]) -> VariantLoad:
+    arrivals = completed = prompt_tokens = running = waiting = 0.0
+    itl_sum_s = itl_count = e2e_sum_s = e2e_count = 0.0
+    saturated = True
+    for done in group:
+        arrivals += done.arrivals
+        completed += done.completed or 0.0
+        prompt_tokens += done.prompt_tokens or 0.0
+        if done.itl is not None:
+            itl_count, itl_sum_s = itl_count + done.itl.number, itl_sum_s + done.itl.total
+        if done.e2e is not None:
+            e2e_count, e2e_sum_s = e2e_count + done.e2e.number, e2e_sum_s + done.e2e.total
+        running += or_none(done.reading.running)
+        queued = or_none(done.reading.waiting)
+        waiting += queued
+        saturated = saturated and queued > 0
+    return VariantLoad(
+        variant=variant,
+        replicas=len(group),
+        arrivals=arrivals,
+        completed=completed,
+        prompt_tokens=prompt_tokens,
+        itl_sum_s=itl_sum_s,
+        itl_count=itl_count,
+        e2e_sum_s=e2e_sum_s,
+        e2e_count=e2e_count,
+        running=running,
+        waiting=waiting,
+        saturated=saturated,
+        batches=batches([done.batches for done in group]),
+    )
 
 
 def or_none(value: Measured) -> float:

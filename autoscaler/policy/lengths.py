@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from operator import add, mul, sub
+from operator import mul
 
 from autoscaler.domain.capacity import RequestShape
 from autoscaler.domain.reading import Histogram, MaybeHistogram, Unknown, UnknownReason
@@ -91,7 +91,9 @@ class _Moments:
             return True
         if (then is not None and then.bounds != now.bounds) or not 0 < new.total / new.number <= _LONGEST:
             return False
-        group = self._groups.setdefault(now.bounds, _Group([0.0] * len(now.bounds)))
+        group = self._groups.get(now.bounds)
+        if group is None:
+            group = self._groups[now.bounds] = _Group()
         group.take(now, then, new)
         return True
 
@@ -107,8 +109,9 @@ class _Moments:
         count, total, squares = self._count, self._total, self._squares
         for bounds, group in self._groups.items():
             of_middles, of_squares, last = _weights(bounds)
-            middles = sum(map(mul, group.counts, of_middles)) + group.count * last
-            squared = sum(map(mul, group.counts, of_squares)) + group.count * last * last
+            counts = group.counts()
+            middles = sum(map(mul, counts, of_middles)) + group.count * last
+            squared = sum(map(mul, counts, of_squares)) + group.count * last * last
             if middles > 0 and squared > 0:
                 count, total = count + group.count, total + group.total
                 squares += squared * (group.total / middles) ** 2
@@ -117,18 +120,26 @@ class _Moments:
 
 @dataclass(slots=True)
 class _Group:
-    """New observations by cumulative bucket, their number and total, over the replicas."""
+    """Cumulative counts by bucket now and then, and the number and total of what is new, over the replicas."""
 
-    counts: list[float]
+    now: list[tuple[float, ...]] = field(default_factory=list)
+    then: list[tuple[float, ...]] = field(default_factory=list)
     count: float = 0.0
     total: float = 0.0
 
     def take(self, now: Histogram, then: Histogram | None, new: Sums) -> None:
-        self.counts = list(map(add, self.counts, now.counts))
+        self.now.append(now.counts)
         if then is not None:
-            self.counts = list(map(sub, self.counts, then.counts))
+            self.then.append(then.counts)
         self.count += new.number
         self.total += new.total
+
+    def counts(self) -> list[float]:
+        """New observations by cumulative bucket."""
+        sums = [sum(column, 0.0) for column in zip(*self.now, strict=True)]
+        if not self.then:
+            return sums
+        return [new - sum(column) for new, column in zip(sums, zip(*self.then, strict=True), strict=True)]
 
 
 @lru_cache(maxsize=64)

@@ -38,31 +38,22 @@ class Progress:
     completed: float | None
     prompt_tokens: float | None
     generation_tokens: float | None
-    first_tokens: float | None
+    ttft: Sums | None
     itl: Sums | None
     e2e: Sums | None
     batches: BatchLoad | None
     reading: EngineReading
     earlier: EngineReading | None
 
+    @property
+    def first_tokens(self) -> float | None:
+        """Requests that got their first token."""
+        return None if self.ttft is None else self.ttft.number
+
 
 def restarted(reading: EngineReading, earlier: EngineReading) -> bool:
     """The engine says that it started anew in between: its counters began at zero again."""
     return is_known(reading.started_s) and is_known(earlier.started_s) and reading.started_s > earlier.started_s + 1
-
-
-def ran_back(reading: EngineReading, earlier: EngineReading) -> bool:
-    """A counter is lower than before: a restart that the page does not tell, or a page that lacks a part."""
-    return (
-        _less(reading.completed, earlier.completed)
-        or _less(reading.prompt_tokens, earlier.prompt_tokens)
-        or _less(reading.generation_tokens, earlier.generation_tokens)
-        or (
-            isinstance(reading.ttft, Histogram)
-            and isinstance(earlier.ttft, Histogram)
-            and reading.ttft.count < earlier.ttft.count
-        )
-    )
 
 
 def progress(reading: EngineReading, earlier: EngineReading | None, *, since_s: float) -> Progress | Unknown:
@@ -76,24 +67,28 @@ def progress(reading: EngineReading, earlier: EngineReading | None, *, since_s: 
         return reading.arrivals_stock
     if earlier is not None and restarted(reading, earlier):
         since_s, earlier = earlier.at_s, None
-    elif earlier is not None and ran_back(reading, earlier):
-        return Unknown(UnknownReason.RESET, "a counter ran back; counting begins anew at this page")
     before = earlier.arrivals_stock if earlier is not None else 0.0
     if isinstance(before, Unknown):
         return before
+    completed = _change(reading.completed, earlier.completed if earlier else 0.0)
+    prompt_tokens = _change(reading.prompt_tokens, earlier.prompt_tokens if earlier else 0.0)
+    generation_tokens = _change(reading.generation_tokens, earlier.generation_tokens if earlier else 0.0)
+    ran_back = (completed or 0.0) < 0 or (prompt_tokens or 0.0) < 0 or (generation_tokens or 0.0) < 0
+    if ran_back or (earlier is not None and _counts_fewer(reading.ttft, earlier.ttft)):
+        # a restart that the page does not tell, or a page that lacks a part
+        return Unknown(UnknownReason.RESET, "a counter ran back; counting begins anew at this page")
     span_s = reading.at_s - since_s
     if span_s <= 0:
         return Unknown(UnknownReason.STALE, "no new page since the last tick")
 
     then = earlier
-    ttft = sums_since(reading.ttft, then.ttft if then else None)
     return Progress(
         span_s=span_s,
         arrivals=reading.arrivals_stock - before,
-        completed=_gained(reading.completed, then.completed if then else None),
-        prompt_tokens=_gained(reading.prompt_tokens, then.prompt_tokens if then else None),
-        generation_tokens=_gained(reading.generation_tokens, then.generation_tokens if then else None),
-        first_tokens=None if ttft is None else ttft.number,
+        completed=completed,
+        prompt_tokens=prompt_tokens,
+        generation_tokens=generation_tokens,
+        ttft=sums_since(reading.ttft, then.ttft if then else None),
         itl=sums_since(reading.itl, then.itl if then else None),
         e2e=sums_since(reading.e2e, then.e2e if then else None),
         batches=_batches(reading, then) if not isinstance(reading.exec_count, Unknown) else None,
@@ -127,13 +122,12 @@ def sums_since(now: MaybeHistogram, then: MaybeHistogram | None) -> Sums | None:
     return Sums(now.count - then.count, now.total - then.total) if now.count >= then.count else None
 
 
-def share_since(now: MaybeHistogram, then: MaybeHistogram | None, threshold: float) -> float | None:
-    """Share of a histogram's new observations at or below ``threshold``; None where there are none, or it ran back.
+def share_since(now: MaybeHistogram, then: MaybeHistogram | None, new: Sums | None, threshold: float) -> float | None:
+    """Share of a histogram's ``new`` observations at or below ``threshold``; None where there are none, or it ran back.
 
     What lies below a threshold is linear in the counts, so it is taken of each page and subtracted. None as well
     where the histogram has no buckets: a count and a sum have no shares.
     """
-    new = sums_since(now, then)
     if new is None or new.number <= 0 or isinstance(now, Unknown) or isinstance(then, Unknown) or not now.bounds:
         return None
     within = now.within(threshold)
@@ -142,6 +136,10 @@ def share_since(now: MaybeHistogram, then: MaybeHistogram | None, threshold: flo
             return None
         within -= then.within(threshold)
     return min(1.0, max(0.0, within / new.number))
+
+
+def _change(now: Measured, then: Measured) -> float | None:
+    return None if isinstance(now, Unknown) or isinstance(then, Unknown) else now - then
 
 
 def _gained(now: Measured, then: Measured | None) -> float | None:
@@ -165,10 +163,14 @@ def observe(
     """
     if track is not None and track.reading.at_s > now_s:  # kept by a run whose clock was ahead
         track = None
-    reading = _usable(reading, track, now_s=now_s, params=params)
+    if reading is None:
+        reading = Unknown(UnknownReason.UNREACHABLE, "no page")
     if isinstance(reading, Unknown):
         return _unobserved(track, now_s), reading
     alive_s = _alive_s(reading, track)
+    useless = _useless(reading, alive_s, now_s=now_s, params=params)
+    if useless is not None:
+        return _unobserved(track, now_s), useless
     if track is None:
         young = replica.ready_s is not None and now_s - replica.ready_s <= params.stable_window_s
         done: Progress | Unknown
@@ -195,23 +197,16 @@ def observe(
     )
 
 
-def _usable(
-    reading: EngineReading | Unknown | None, track: ReplicaTrack | None, *, now_s: float, params: Params
-) -> EngineReading | Unknown:
-    """The page, or why it says nothing: none came, it is old, it tells no arrivals, or it never changes."""
-    if reading is None:
-        return Unknown(UnknownReason.UNREACHABLE, "no page")
-    if isinstance(reading, Unknown):
-        return reading
+def _useless(reading: EngineReading, alive_s: float | None, *, now_s: float, params: Params) -> Unknown | None:
+    """Why the page says nothing: it is old, it tells no arrivals, or it never changes; None where it does."""
     if now_s - reading.at_s > params.stale_after_s:
         return Unknown(UnknownReason.STALE, f"the page is {now_s - reading.at_s:.0f} s old")
     if isinstance(reading.arrivals_stock, Unknown):
         return reading.arrivals_stock
-    alive_s = _alive_s(reading, track)
     if alive_s is not None and reading.at_s - alive_s >= params.frozen_after_s:
         still_s = reading.at_s - alive_s
         return Unknown(UnknownReason.STALE, f"the page has been the same to the last digit for {still_s:.0f} s")
-    return reading
+    return None
 
 
 def _alive_s(reading: EngineReading, track: ReplicaTrack | None) -> float | None:
@@ -240,13 +235,14 @@ def _unobserved(track: ReplicaTrack | None, now_s: float) -> ReplicaTrack | None
 
 def _flat(reading: EngineReading, done: Progress) -> bool:
     """Requests are there, and neither a token nor a request came out since the last page, nor was a step made."""
-    gaps = None if done.itl is None else done.itl.number
+    if done.generation_tokens or done.completed or done.first_tokens or (done.itl is not None and done.itl.number):
+        return False
     steps = _gained(reading.steps, done.earlier.steps if done.earlier else None)
-    signs = (done.generation_tokens, done.completed, done.first_tokens, gaps, steps)
-    if any(signs) or all(sign is None for sign in signs):
+    signs = (done.generation_tokens, done.completed, done.ttft, done.itl, steps)
+    if steps or all(sign is None for sign in signs):
         return False
     return sum(value for value in (reading.waiting, reading.running) if is_known(value)) > 0
 
 
-def _less(now: Measured, then: Measured) -> bool:
-    return not isinstance(now, Unknown) and not isinstance(then, Unknown) and now < then
+def _counts_fewer(now: MaybeHistogram, then: MaybeHistogram) -> bool:
+    return isinstance(now, Histogram) and isinstance(then, Histogram) and now.count < then.count
