@@ -74,16 +74,15 @@ def _option(
     variant: Variant, worth: float, target: Target | None, replicas: Sequence[Replica], ceiling: Ceiling | None
 ) -> Option:
     option = Option(
-        variant=variant.name, devices=variant.devices, per_unit=worth, placed=placed(replicas, variant.name)
+        variant=variant.name,
+        devices=variant.devices,
+        per_unit=worth,
+        pools=target.pools if target is not None else None,
+        priority=target.priority if target is not None else 0,
+        most=target.most if target is not None else None,
+        most_detail=target.most_detail if target is not None else "",
+        placed=placed(replicas, variant.name),
     )
-    if target is not None:
-        option = replace(
-            option,
-            pools=target.pools,
-            priority=target.priority,
-            most=target.most,
-            most_detail=target.most_detail,
-        )
     if ceiling is not None and (option.most is None or ceiling.most <= option.most):
         option = replace(option, most=ceiling.most, most_reason=Reason.UNSCHEDULABLE, most_detail=ceiling.detail)
     return option

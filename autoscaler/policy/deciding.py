@@ -183,7 +183,7 @@ def _assess(
         params=params,
     )
     bounded = limit(fleet.asked if stable.replicas is None else stable.replicas, service.bounds)
-    phases = Counter(each.phase for each in replicas)
+    phases = [each.phase for each in replicas]
     decision = ServiceDecision(
         service=service.id,
         at_s=now_s,
@@ -201,10 +201,10 @@ def _assess(
         demand=demand,
         forecast=forecast,
         capacity=capacity,
-        ready=phases[Phase.READY],
-        starting=phases[Phase.STARTING],
-        draining=phases[Phase.DRAINING],
-        failed=phases[Phase.FAILED],
+        ready=phases.count(Phase.READY),
+        starting=phases.count(Phase.STARTING),
+        draining=phases.count(Phase.DRAINING),
+        failed=phases.count(Phase.FAILED),
         lead_s=lead_s,
         ages=explaining.ages(now_s, snapshot, measurement),
     )
