@@ -15,11 +15,10 @@ import yaml
 
 from autoscaler.config import ConfigFile
 from autoscaler.kubernetes_run import KubernetesRun
-from tests.adapters_kubernetes.resource_server import ResourceServer
+from tests.adapters_kubernetes.resource_server import Json, ResourceServer
 from tests.adapters_kubernetes.scripted_server import Exchange, ScriptedServer, told
+from tests.adapters_kubernetes.target_objects import deployment
 from tests.adapters_kubernetes.test_leadership import LeaseStore
-
-EMPTY = json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode()
 
 
 def until(true: Callable[[], bool], what: str) -> None:
@@ -31,13 +30,14 @@ def until(true: Callable[[], bool], what: str) -> None:
 
 
 class ApiServer:
-    """Leases, InferenceAutoscalers, and nothing else in it. ``forbidden``: what may not be read, as parts of paths.
+    """Leases, InferenceAutoscalers, and Deployments at rest. ``forbidden``: what may not be read, as parts of paths.
 
-    ``holders``: who held the Lease, one after the other.
+    ``deployments``: those of namespace "shop". ``holders``: who held the Lease, one after the other.
     """
 
     def __init__(self) -> None:
         self.leases, self.resources = LeaseStore(), ResourceServer()
+        self.deployments: list[Json] = []
         self.forbidden: set[str] = set()
         self.holders: list[object] = []
 
@@ -56,7 +56,8 @@ class ApiServer:
             exchange.begin_chunks()
             exchange.hold()
         else:
-            exchange.whole(200, EMPTY)
+            items = self.deployments if path.endswith("/deployments") else []
+            exchange.whole(200, json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode())
 
 
 @pytest.fixture
@@ -118,3 +119,33 @@ def test_one_that_can_not_begin_lets_another_in_and_begins_once_it_can(
         assert not decides(replica)
         cluster.forbidden.clear()
         until(lambda: decides(replica), "it decides")
+
+
+def asking(name: str, **spec: object) -> Json:
+    """A spec with a Deployment of this name as its target."""
+    ref = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    return {"targetRef": ref, "slo": {"ttft": "2s"}, **spec}
+
+
+def test_each_resource_gets_a_status_with_a_number_or_the_reason_for_none(
+    cluster: ApiServer, config: ConfigFile
+) -> None:
+    cluster.deployments.append(deployment("llm", replicas=3))
+    cluster.resources.apply("llm", spec=asking("llm", minReplicas=3, maxReplicas=3))
+    cluster.resources.apply("lost", spec=asking("gone"))
+    cluster.resources.apply("wrong", spec={"slo": {}})
+
+    def status(name: str) -> Json:
+        return cluster.resources.status(name)
+
+    with running(config) as replica:
+        until(lambda: all("reason" in status(name) for name in ("llm", "lost", "wrong")), "each has a status")
+        until(lambda: decides(replica), "it decides")
+        assert status("lost")["reason"] == status("wrong")["reason"] == "InvalidSpec"
+        told = [condition["message"] for condition in status("lost")["conditions"]]
+        assert any("gone" in message for message in told)
+        assert "desiredReplicas" not in status("lost")
+        assert status("llm")["reason"] != "InvalidSpec"
+        found = replica.api.url + "api/v1/services/shop%2Fllm"
+        with urllib.request.urlopen(found, timeout=5) as answer:
+            assert json.load(answer)["summary"]["service"] == "shop/llm"
