@@ -75,7 +75,7 @@ def compare(
     try:
         from loadtests.compare.choosing import Choice
         from loadtests.compare.command_run import compare_and_show
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         fail(f"{error}; compare needs an extra: pip install 'gpu-autoscaler[loadtest]'")
 
     choice = Choice(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import joblib
@@ -11,6 +11,9 @@ from loadtests.compare.records import Record
 from loadtests.compare.running import perform
 from loadtests.compare.store import Store
 from loadtests.compare.study import Run
+
+# A longer list keeps the processes busier, a shorter one loses less to an interruption.
+_RUNS_A_LIST = 4
 
 Told = Callable[[Run, Record], None]
 
@@ -30,12 +33,22 @@ def execute(runs: Sequence[Run], *, store: Store, jobs: int, backend: str, told:
         told(runs[index], record)
     missing = [index for index in range(len(runs)) if index not in records]
     with _backend(backend, jobs):
-        tasks = (joblib.delayed(_numbered)(index, runs[index]) for index in missing)
-        for index, record in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(tasks):
+        for index, record in _spread([(index, runs[index]) for index in missing], jobs=jobs, backend=backend):
             store.put(runs[index], record)
             records[index] = record
             told(runs[index], record)
     return [records[index] for index in range(len(runs))]
+
+
+def _spread(numbered: Sequence[tuple[int, Run]], *, jobs: int, backend: str) -> Iterator[tuple[int, Record]]:
+    """As they come, or where the backend only gives lists (Ray's) in lists of a few for each process."""
+    tasks = [joblib.delayed(_numbered)(index, run) for index, run in numbered]
+    if backend != "ray":
+        yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(tasks)
+        return
+    several = _RUNS_A_LIST * joblib.effective_n_jobs(jobs)
+    for begin in range(0, len(tasks), several):
+        yield from joblib.Parallel(n_jobs=jobs, batch_size=1)(tasks[begin : begin + several])
 
 
 def _numbered(index: int, run: Run) -> tuple[int, Record]:
