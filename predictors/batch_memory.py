@@ -90,7 +90,7 @@ def capacity_of(rows: Array, *, variant: Variant, slo: Slo) -> ReplicaCapacity |
     time = told_s if told_s is not None and not len(rows) else fitted(rows, told_s)
     seen = float(rows[:, _BATCH].max(initial=1.0))
     largest = variant.max_num_seqs or max(1, math.ceil(_BEYOND_SEEN * seen - 1e-9))
-    instances = max(1, math.ceil(float(rows[:, _BUSY].max(initial=1.0)) - _BUSY_ERROR))
+    instances = max(1, math.ceil(_busiest(rows) - _BUSY_ERROR))
     rounded = BatchTime(alpha_s=_rounded(time.alpha_s), beta_s=_rounded(time.beta_s))
     rps = rate_in_time(rounded, slo, largest=largest, instances=instances)
     told = f"an execution takes {time.alpha_s:.3g} s + {time.beta_s:.3g} s x batch ({len(rows)} windows)"
@@ -103,6 +103,12 @@ def capacity_of(rows: Array, *, variant: Variant, slo: Slo) -> ReplicaCapacity |
         source=CapacitySource.FITTED if len(rows) else CapacitySource.PROFILE,
         detail=f"{told}, batches of at most {largest}" + (" (twice the largest seen)" if bound else ""),
     )
+
+
+def _busiest(rows: Array) -> float:
+    """Executions at a time in the busiest window but one: a single window is no proof of another instance."""
+    busiest = np.sort(rows[:, _BUSY])[-2:]
+    return float(busiest.min()) if len(busiest) > 1 else 1.0
 
 
 def _within(value: Measured, least: float, most: float) -> float | None:

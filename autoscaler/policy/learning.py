@@ -17,7 +17,7 @@ from autoscaler.domain.state import Increment, LengthSums, ServiceState
 from autoscaler.policy import tuning
 from autoscaler.policy.measuring import Measurement
 from autoscaler.policy.sizing import Requirement
-from autoscaler.policy.windows import recent, variant_load
+from autoscaler.policy.windows import recent, replica_seconds, variant_load
 from autoscaler.ports import Models
 
 _HOURS = 168
@@ -218,7 +218,7 @@ def _sampled(
                 sample,
                 batch=executed.items / executed.executions,
                 exec_s=exec_s,
-                executing=exec_s * executed.executions / span_s / load.replicas,
+                executing=exec_s * executed.executions / replica_seconds(within, variant.name),
             )
         capacities[variant.name] = models.capacity.learn(capacities[variant.name], sample)
     return capacities, now_s

@@ -139,6 +139,11 @@ def variant_load(increments: Iterable[Increment], variant: str) -> tuple[Variant
     return total, span_s
 
 
+def replica_seconds(increments: Iterable[Increment], variant: str) -> float:
+    """How long the observed replicas of one variant were there, together: exact while their number changes."""
+    return sum(load.replicas * part.span_s for part in increments for load in part.loads if load.variant == variant)
+
+
 def batches(parts: Sequence[BatchLoad | None]) -> BatchLoad | None:
     """All executions together; None where they were not told of every part."""
     known = [part for part in parts if part is not None]

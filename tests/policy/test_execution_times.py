@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoscaler.domain.reading import EngineReading, Unknown, UnknownReason
-from autoscaler.domain.state import BatchLoad
+from autoscaler.domain.state import BatchLoad, Increment, VariantLoad
 from autoscaler.policy.progress import Progress, progress
-from autoscaler.policy.windows import batches
+from autoscaler.policy.windows import batches, replica_seconds
 
 NONE = Unknown(UnknownReason.NOT_EXPORTED)
 ALPHA_S, BETA_S = 0.4, 0.05
@@ -85,3 +85,39 @@ def test_a_server_without_statistics_leaves_the_times_over_requests_to_all() -> 
     assert both is not None
     assert (both.executions, both.items, both.requests) == (4.0, 12.0, 12.0)
     assert both.exec_time_s == pytest.approx(2.2)
+
+
+def test_replica_seconds_are_exact_while_the_number_of_replicas_changes() -> None:
+    increments = [
+        Increment(
+            end_s=float(end_s),
+            span_s=1.5,
+            arrivals=0.0,
+            observed_s=0.0,
+            live_s=0.0,
+            judged=0.0,
+            within_slo=0.0,
+            gateway=False,
+            loads=(idle("default", replicas), idle("other", 9)),
+        )
+        for end_s, replicas in enumerate((1, 1, 2, 3))
+    ]
+    assert replica_seconds(increments, "default") == 10.5
+    assert replica_seconds(increments, "none") == 0.0
+
+
+def idle(variant: str, replicas: int) -> VariantLoad:
+    return VariantLoad(
+        variant=variant,
+        replicas=replicas,
+        arrivals=0.0,
+        completed=0.0,
+        prompt_tokens=0.0,
+        itl_sum_s=0.0,
+        itl_count=0.0,
+        e2e_sum_s=0.0,
+        e2e_count=0.0,
+        running=0.0,
+        waiting=0.0,
+        saturated=False,
+    )

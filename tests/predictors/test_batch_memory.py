@@ -160,6 +160,14 @@ def test_what_is_declared_of_tokens_is_no_batch_time(step: StepTime, slo: Slo) -
     assert isinstance(model.capacity(model.start(), variant=variant, shape=NONE, slo=slo, fleet=1), Unknown)
 
 
+def test_one_window_is_no_proof_of_another_instance() -> None:
+    known = Variant(name="x", max_num_seqs=8)
+    odd = [window(float(at_s), at_s % 8 + 1, executing=1.9 if at_s == 5 else 0.9) for at_s in range(16)]
+    found = learned(*odd, variant=known)
+    assert isinstance(found, ReplicaCapacity)
+    assert found.rps <= TRUTH_FULL_RPS
+
+
 @pytest.mark.parametrize("executing", [1.0, 1.1, 1.2])
 def test_a_busy_instance_is_one_though_its_window_cuts_executions(executing: float) -> None:
     known = Variant(name="x", max_num_seqs=8)
