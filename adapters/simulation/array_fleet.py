@@ -34,6 +34,7 @@ LENGTH_BOUNDS = tuple(float(step * 10**power) for power in range(6) for step in 
 GATE_E2E_BOUNDS_S = (0.01, 0.05, 0.1, 0.2, *REQUEST_BOUNDS_S)
 # fmt: on
 
+NANOSECONDS = PICOSECONDS // layout.NANOSECOND
 _LONGEST_S = 90 * 86_400.0  # well within 64 bits of picoseconds
 
 
@@ -157,7 +158,7 @@ class ArrayFleet(ABC):
         spans = self._arrays.gate[16:].reshape(-1, layout.SPAN)
         finished, failed, refused = gate[layout.FINISHED], gate[layout.FAILED], gate[layout.REFUSED]
         ttft, itl, e2e = (
-            self._histogram(kind, spans[kind - layout.GATE_TTFT], PICOSECONDS // layout.NANOSECOND)
+            self._histogram(kind, spans[kind - layout.GATE_TTFT], gate[layout.GATE_SUMS + kind] / NANOSECONDS)
             for kind in (layout.GATE_TTFT, layout.GATE_ITL, layout.GATE_E2E)
         )
         return GatewayPage(
@@ -203,20 +204,21 @@ class ArrayFleet(ABC):
             raise ValueError(f"there is no replica {replica}: it was removed, or never added") from None
 
     def _replica_histograms(self, row: int) -> list[BucketCounts]:
-        spans = self._arrays.state[row, layout.REPLICA_COLUMNS :].reshape(-1, layout.SPAN)
+        state = self._arrays.state[row]
+        spans = state[layout.REPLICA_COLUMNS :].reshape(-1, layout.SPAN)
+        sums = state[layout.SUMS : layout.SUMS + layout.REPLICA_KINDS].tolist()
         # All six at once, as the floats that readings are made of: pages are what runs with a controller make most of.
-        reached, sums = np.cumsum(spans, axis=1, dtype=np.float64), spans[:, layout.SUM].tolist()
-        nanoseconds = PICOSECONDS // layout.NANOSECOND
-        units = (nanoseconds, nanoseconds, nanoseconds, nanoseconds, 1, 1)
+        reached = np.cumsum(spans, axis=1, dtype=np.float64)
+        units = (NANOSECONDS, NANOSECONDS, NANOSECONDS, NANOSECONDS, 1, 1)
         return [
             BucketCounts(bounds, reached[kind, : len(bounds)], int(reached[kind, len(bounds)]), sums[kind] / unit)
             for kind, (bounds, unit) in enumerate(zip(self._bounds[: layout.REPLICA_KINDS], units, strict=True))
         ]
 
-    def _histogram(self, kind: int, span: Integers, unit: int) -> BucketCounts:
+    def _histogram(self, kind: int, span: Integers, total: float) -> BucketCounts:
         bounds = self._bounds[kind]
-        counts = np.cumsum(span[: len(bounds) + 1])
-        return BucketCounts(bounds, counts[:-1], int(counts[-1]), int(span[layout.SUM]) / unit)
+        counts = np.cumsum(span[: len(bounds) + 1], dtype=np.float64)
+        return BucketCounts(bounds, counts[:-1], int(counts[-1]), total)
 
     def _grow(self, rows: int) -> None:
         """Twice as many rows."""

@@ -54,11 +54,12 @@ from adapters.simulation.kernels.stretches import arrive, end_stretch, step_time
 @compiled
 def refresh(fleet: FleetArrays, block: int) -> None:
     """The minima of a block, anew."""
-    first = block * BLOCK
-    event, load = fleet.events[NEXT_EVENT, first], fleet.events[LOAD, first]
-    for row in range(first + 1, first + BLOCK):
-        event = min(event, fleet.events[NEXT_EVENT, row])
-        load = min(load, fleet.events[LOAD, row])
+    events = fleet.events[NEXT_EVENT, block * BLOCK : (block + 1) * BLOCK]
+    loads = fleet.events[LOAD, block * BLOCK : (block + 1) * BLOCK]
+    event, load = NEVER, NEVER
+    for place in range(BLOCK):
+        event = min(event, events[place])
+        load = min(load, loads[place])
     fleet.blocks[NEXT_EVENT, block] = event
     fleet.blocks[LOAD, block] = load
 
@@ -92,10 +93,11 @@ def _choose(fleet: FleetArrays) -> int:
                 best, least = block, fleet.blocks[LOAD, block]
         if best == NONE:
             return NONE
-        row = best * BLOCK
-        while fleet.events[LOAD, row] != least:
-            row += 1
-        return row
+        loads = fleet.events[LOAD, best * BLOCK : (best + 1) * BLOCK]
+        place = 0
+        while loads[place] != least:
+            place += 1
+        return best * BLOCK + place
     rows = fleet.events.shape[1]
     row = fleet.gate[ROUND_ROBIN_LAST]
     for _ in range(rows):

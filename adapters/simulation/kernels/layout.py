@@ -52,11 +52,11 @@ HEAD, TAIL, WAITING = 12, 13, 14
 ARRIVED, COMPLETED, FIRST_TOKENS, PROMPT_TOKENS, TOKENS, PREEMPTED = 15, 16, 17, 18, 19, 20
 LATEST_FINISH, CLOSED_AT = 21, 22
 EXECUTIONS, ITEMS, EXECUTION_NS = 23, 24, 25
+SUMS: Final = 26  # of each kind of histogram; of times in nanoseconds
 REPLICA_COLUMNS: Final = 32
 
-# Histograms follow, SPAN columns each: the buckets, and the sum in the last. Sums of times are in nanoseconds.
+# The buckets of the histograms follow, SPAN columns for each kind.
 SPAN: Final = 32
-SUM: Final = 31
 TTFT, ITL, E2E, QUEUE, PROMPT_LENGTH, OUTPUT_LENGTH = 0, 1, 2, 3, 4, 5
 REPLICA_KINDS: Final = 6
 GATE_TTFT, GATE_ITL, GATE_E2E = 6, 7, 8
@@ -72,8 +72,9 @@ SHUT: Final = 1 << 40  # added to the load of a replica that isn't routed to
 ARRIVALS, ROUND_ROBIN_LAST, GATE_HEAD, GATE_TAIL, HELD = 0, 1, 2, 3, 4
 FINISHED, FAILED, REFUSED, JUDGED, WITHIN_SLO = 5, 6, 7, 8, 9
 NOW = 10
+GATE_SUMS: Final = 11 - GATE_TTFT  # a kind's sum is here plus kind
+GATE_BUCKETS: Final = 16 - GATE_TTFT * SPAN  # a kind's buckets begin here plus kind * SPAN
 GATE_COLUMNS: Final = 16 + 3 * SPAN
-GATE_HISTOGRAMS: Final = 16 - GATE_TTFT * SPAN  # a kind's columns begin here plus kind * SPAN
 
 # slots of an engine: the step of the finish above, the request below
 SLOT_SHIFT: Final = 32

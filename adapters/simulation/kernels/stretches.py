@@ -154,14 +154,15 @@ def end_stretch(
     kept, next_finish = running, fleet.state[row, NEXT_FINISH]
     if next_finish <= step:
         kept, next_finish = 0, NEVER
+        slots = fleet.slots[row]
         for slot in range(running):
-            word = fleet.slots[row, slot]
+            word = slots[slot]
             if word >> SLOT_SHIFT <= step:
                 request = word & REQUEST_MASK
                 fleet.state[row, CONTEXT] -= fleet.asked[request, PROMPT] + fleet.asked[request, OUTPUT]
                 tally_finish(fleet, row, request, now)
             else:
-                fleet.slots[row, kept] = word
+                slots[kept] = word
                 kept += 1
                 next_finish = min(next_finish, word >> SLOT_SHIFT)
     for slot in range(running, running + fleet.state[row, COMPLETING]):

@@ -13,9 +13,10 @@ from adapters.simulation.kernels.layout import (
     FINISHED,
     FIRST,
     FIRST_TOKENS,
+    GATE_BUCKETS,
     GATE_E2E,
-    GATE_HISTOGRAMS,
     GATE_ITL,
+    GATE_SUMS,
     GATE_TTFT,
     IS_FINISHED,
     ITL,
@@ -38,7 +39,7 @@ from adapters.simulation.kernels.layout import (
     SLO_ITL,
     SLO_TTFT,
     SPAN,
-    SUM,
+    SUMS,
     TTFT,
     WITHIN_SLO,
     FleetArrays,
@@ -59,15 +60,15 @@ def observe(fleet: FleetArrays, row: int, kind: int, value: int, unit: int) -> N
     """One observation of a replica; ``unit``: what its sum is counted in."""
     first = REPLICA_COLUMNS + kind * SPAN
     fleet.state[row, first + bucket(fleet, kind, value)] += 1
-    fleet.state[row, first + SUM] += value // unit
+    fleet.state[row, SUMS + kind] += value // unit
 
 
 @inlined
 def observe_at_gate(fleet: FleetArrays, kind: int, value: int) -> None:
     """One observation of the gateway, a time."""
-    first = GATE_HISTOGRAMS + kind * SPAN
+    first = GATE_BUCKETS + kind * SPAN
     fleet.gate[first + bucket(fleet, kind, value)] += 1
-    fleet.gate[first + SUM] += value // NANOSECOND
+    fleet.gate[GATE_SUMS + kind] += value // NANOSECOND
 
 
 @inlined
@@ -76,7 +77,7 @@ def observe_steps(fleet: FleetArrays, row: int, steps: int, shortest: int, growt
     sequences = fleet.state[row, DECODING]
     first = REPLICA_COLUMNS + ITL * SPAN
     whole = steps * shortest + growth * (steps * (steps - 1) // 2)
-    fleet.state[row, first + SUM] += whole // NANOSECOND * sequences
+    fleet.state[row, SUMS + ITL] += whole // NANOSECOND * sequences
     counted, index = 0, bucket(fleet, ITL, shortest)
     last = bucket(fleet, ITL, shortest + growth * (steps - 1))
     while index < last:
