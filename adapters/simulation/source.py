@@ -14,7 +14,7 @@ from adapters.simulation.cluster import SimulatedCluster
 from adapters.simulation.readings import batch_reading, gateway_reading, token_reading
 from adapters.simulation.replicas import Record
 from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica
-from autoscaler.domain.reading import EngineReading, GatewayReading, Observations, Unknown, UnknownReason
+from autoscaler.domain.reading import AnyGatewayReading, EngineReading, Observations, Unknown, UnknownReason
 from autoscaler.domain.service import ServiceId
 
 _SCRAPED = (Phase.READY, Phase.DRAINING)
@@ -51,7 +51,7 @@ class Scraping:
 class _Scrape:
     at_s: float
     engines: Mapping[str, EngineReading | Unknown]
-    gateways: Mapping[str, GatewayReading | Unknown]
+    gateways: Mapping[str, AnyGatewayReading | Unknown]
 
 
 class SimulatedSource:
@@ -87,7 +87,7 @@ class SimulatedSource:
             return Observations(at_s=now_s, engines=dict(fresh.engines), gateways=dict(fresh.gateways))
         known = self._readable(now_s)
         if known is None:
-            missing: dict[str, GatewayReading | Unknown] = dict.fromkeys(self._gateways, _NOT_YET)
+            missing: dict[str, AnyGatewayReading | Unknown] = dict.fromkeys(self._gateways, _NOT_YET)
             return Observations(at_s=now_s, engines={each.name: _NOT_YET for each in replicas}, gateways=missing)
         engines = {each.name: known.engines.get(each.name, _NOT_YET) for each in replicas}
         return Observations(at_s=now_s, engines=engines, gateways=dict(known.gateways))
@@ -112,7 +112,7 @@ class SimulatedSource:
                 engines[each.name] = _LOST
             else:
                 engines[each.name] = self._reading(record, now_s)
-        gateways: dict[str, GatewayReading | Unknown] = {}
+        gateways: dict[str, AnyGatewayReading | Unknown] = {}
         for service in self._gateways:
             page = self._cluster.fleet(service).gateway()
             begin_s = self._clock.begin_s
