@@ -5,6 +5,8 @@ Sources: knative/serving, ``pkg/autoscaler/scaling/autoscaler.go`` (``Scale``), 
 1000, scale-down rate 2, no scale-down delay) and ``pkg/autoscaler/scaling/multiscaler.go`` (a tick every 2 s).
 Concurrency is scraped from the queue proxies every second, so what it sees is a second old.
 
+Its other metric is requests per second (``autoscaling.knative.dev/metric: rps``), the same formula by the rate.
+
 Read in its favour: its target is a share of the true concurrency at a replica's capacity (``containerConcurrency``
 set from a load test rather than the default of 100), and requests held because no replica is ready are seen, as its
 activator sees them. At zero the last replica goes at once, not after the 30 s grace.
@@ -43,6 +45,10 @@ class KpaSettings:
 
 def _total(seen: Seen, window_s: float) -> Measured:
     return seen.in_flight(window_s)
+
+
+def _rate(seen: Seen, window_s: float) -> Measured:
+    return seen.rate_rps(window_s)
 
 
 class Kpa:
@@ -96,20 +102,38 @@ class Kpa:
         return max(replicas for _, replicas in self._recent)
 
 
-def _make(share: float, bounds: Bounds, facts: Facts) -> Rival:
+def _by_concurrency(share: float, bounds: Bounds, facts: Facts) -> Rival:
     return Kpa(KpaSettings(target=share * facts.concurrency), bounds)
 
 
+def _by_rate(share: float, bounds: Bounds, facts: Facts) -> Rival:
+    return Kpa(KpaSettings(target=share * facts.capacity_rps), bounds, _rate)
+
+
+_SOURCES = (
+    "knative/serving pkg/autoscaler/scaling/autoscaler.go",
+    "knative/serving pkg/autoscaler/config/config.go",
+)
+_UTILISATION = Knob(
+    name="target utilisation",
+    default=0.7,
+    values=(1.3, 1.2, 1.1, 1.05, 1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4, 0.3, 0.2),
+)
 KNATIVE_KPA = Contender(
     name="Knative KPA",
     how="concurrency over 60 s and, in panic, 6 s, by a share of that at a replica's capacity",
-    sources=("knative/serving pkg/autoscaler/scaling/autoscaler.go", "knative/serving pkg/autoscaler/config/config.go"),
+    sources=_SOURCES,
     interval_s=TICK_S,
     lag_s=SCRAPE_S,
-    knob=Knob(
-        name="target utilisation",
-        default=0.7,
-        values=(1.3, 1.2, 1.1, 1.05, 1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4, 0.3, 0.2),
-    ),
-    make=_make,
+    knob=_UTILISATION,
+    make=_by_concurrency,
+)
+KNATIVE_RPS = Contender(
+    name="Knative KPA, request rate",
+    how="requests/s over 60 s and, in panic, 6 s, by a share of a replica's capacity",
+    sources=_SOURCES,
+    interval_s=TICK_S,
+    lag_s=SCRAPE_S,
+    knob=_UTILISATION,
+    make=_by_rate,
 )

@@ -8,7 +8,7 @@ from loadtests.rivals.dynamo_sla import DYNAMO_SLA
 from loadtests.rivals.dynamo_throughput import DYNAMO_THROUGHPUT
 from loadtests.rivals.hpa import HPA_IN_FLIGHT, HPA_PODS, HPA_RATE, HPA_VALUE
 from loadtests.rivals.keda import KEDA_QUEUE, KEDA_RATE
-from loadtests.rivals.knative import KNATIVE_KPA
+from loadtests.rivals.knative import KNATIVE_KPA, KNATIVE_RPS
 from loadtests.rivals.ray_serve import RAY_SERVE
 from loadtests.rivals.seen import Contender
 from loadtests.rivals.static_peak import STATIC_PEAK
@@ -24,6 +24,7 @@ RIVALS: tuple[Contender, ...] = (
     KEDA_RATE,
     KEDA_QUEUE,
     KNATIVE_KPA,
+    KNATIVE_RPS,
     AIBRIX_APA,
     AIBRIX_KPA,
     RAY_SERVE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadtests.rivals.knative import KNATIVE_KPA, Kpa, KpaSettings
+from loadtests.rivals.knative import KNATIVE_KPA, KNATIVE_RPS, Kpa, KpaSettings
 from tests.rivals.scene import FACTS, LOST, WIDE, Scene, fleet
 
 
@@ -82,3 +82,9 @@ def test_its_defaults() -> None:
     rival = KNATIVE_KPA.make(KNATIVE_KPA.knob.default, WIDE, FACTS)
     assert rival.desired(fleet(1, flight=200.0)) == 6
     assert (KNATIVE_KPA.interval_s, KNATIVE_KPA.lag_s) == (2.0, 1.0)
+
+
+def test_by_the_rate() -> None:
+    # 70 % of 10/s: 7/s each; 50/s need 8 (7.1), whatever is in flight.
+    rival = KNATIVE_RPS.make(KNATIVE_RPS.knob.default, WIDE, FACTS)
+    assert rival.desired(fleet(1, rate=50.0, flight=900.0)) == 8
