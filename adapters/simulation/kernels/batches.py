@@ -55,10 +55,7 @@ def _next_begin(fleet: FleetArrays, row: int, now: int) -> int:
 
 
 @inlined
-def end_batch(
-    fleet: FleetArrays,
-    row: int,
-) -> None:
+def end_batch(fleet: FleetArrays, row: int) -> None:
     """The end of an execution, or the begin of one after an idle time."""
     now = fleet.events[NEXT_EVENT, row]
     size = fleet.state[row, DECODING]

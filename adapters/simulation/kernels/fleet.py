@@ -48,7 +48,8 @@ from adapters.simulation.kernels.layout import (
     E,
     FleetArrays,
 )
-from adapters.simulation.kernels.stretches import arrive, end_stretch, step_time, steps_within, take_steps
+from adapters.simulation.kernels.spans import steps_within
+from adapters.simulation.kernels.stretches import arrive, end_stretch, step_time, take_steps
 
 
 @compiled
@@ -65,10 +66,7 @@ def refresh(fleet: FleetArrays, block: int) -> None:
 
 
 @inlined
-def _run_before(
-    fleet: FleetArrays,
-    before: int,
-) -> None:
+def _run_before(fleet: FleetArrays, before: int) -> None:
     """Every event earlier than ``before``."""
     is_dynamic = fleet.engine[MODEL] == DYNAMIC
     for block in range(fleet.blocks.shape[1]):
@@ -108,12 +106,7 @@ def _choose(fleet: FleetArrays) -> int:
 
 
 @inlined
-def _give(
-    fleet: FleetArrays,
-    row: int,
-    request: int,
-    now: int,
-) -> None:
+def _give(fleet: FleetArrays, row: int, request: int, now: int) -> None:
     """Route a request to a replica."""
     fleet.gate[ROUND_ROBIN_LAST] = row
     fleet.got[request, ROUTED] = now
@@ -170,10 +163,7 @@ def _release(fleet: FleetArrays) -> None:
 
 
 @compiled
-def serve(
-    fleet: FleetArrays,
-    until: int,
-) -> None:
+def serve(fleet: FleetArrays, until: int) -> None:
     """Everything up to and at ``until``; steps that end by then are counted, those under way are not."""
     _release(fleet)
     requests = fleet.asked.shape[0]

@@ -16,8 +16,6 @@ A boundary sees every arrival at or before it.
 
 from __future__ import annotations
 
-import math
-
 from adapters.simulation.kernels.compiled import compiled, inlined
 from adapters.simulation.kernels.layout import (
     ARRIVED,
@@ -62,6 +60,7 @@ from adapters.simulation.kernels.layout import (
     E,
     FleetArrays,
 )
+from adapters.simulation.kernels.spans import span, steps_within
 from adapters.simulation.kernels.tally import observe, observe_steps, tally_finish, tally_first_token
 
 
@@ -74,24 +73,6 @@ def step_time(fleet: FleetArrays, row: int) -> int:
         + fleet.engine[E] * fleet.state[row, CONTEXT]
         + fleet.engine[A] * fleet.state[row, PREFILL]
     )
-
-
-@inlined
-def span(steps: int, shortest: int, growth: int) -> int:
-    """How long that many steps last, each by ``growth`` longer than the one before."""
-    return steps * shortest + growth * (steps * (steps - 1) // 2)
-
-
-@inlined
-def steps_within(shortest: int, growth: int, elapsed: int) -> int:
-    """The most steps that end within ``elapsed``: the root of ``span``, put right where rounding missed it."""
-    middle = shortest - 0.5 * growth
-    steps = int(2.0 * elapsed / (middle + math.sqrt(middle * middle + 2.0 * growth * elapsed)))
-    while span(steps, shortest, growth) > elapsed:
-        steps -= 1
-    while span(steps + 1, shortest, growth) <= elapsed:
-        steps += 1
-    return steps
 
 
 @inlined
@@ -143,10 +124,7 @@ def arrive(fleet: FleetArrays, row: int, request: int, now: int) -> None:
 
 
 @inlined
-def end_stretch(
-    fleet: FleetArrays,
-    row: int,
-) -> None:
+def end_stretch(fleet: FleetArrays, row: int) -> None:
     """The boundary at the end of the stretch: who leaves, who decodes from now on, and the next stretch."""
     take_steps(fleet, row, fleet.state[row, STEPS_LEFT])
     now, step = fleet.state[row, BEGIN], fleet.state[row, STEP]

@@ -89,12 +89,7 @@ def observe_steps(fleet: FleetArrays, row: int, steps: int, shortest: int, growt
 
 
 @inlined
-def tally_first_token(
-    fleet: FleetArrays,
-    row: int,
-    request: int,
-    now: int,
-) -> None:
+def tally_first_token(fleet: FleetArrays, row: int, request: int, now: int) -> None:
     """A request has its first token."""
     fleet.got[request, FIRST] = now
     fleet.state[row, FIRST_TOKENS] += 1
@@ -104,12 +99,7 @@ def tally_first_token(
 
 
 @inlined
-def tally_finish(
-    fleet: FleetArrays,
-    row: int,
-    request: int,
-    now: int,
-) -> None:
+def tally_finish(fleet: FleetArrays, row: int, request: int, now: int) -> None:
     """A request has all its tokens."""
     fleet.got[request, LAST] = now
     fleet.got[request, CODE] = IS_FINISHED
