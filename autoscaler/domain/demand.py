@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from autoscaler.domain.capacity import RequestShape
+from autoscaler.domain.judgement import JudgedReplica
 from autoscaler.domain.reading import Measured, Unknown
 
 
@@ -30,6 +31,7 @@ class Demand:
     ``window_full``: the stable window is covered by observations of this controller.
     ``attained``: share of the stable window's requests within the SLO. ``arrived``/``missed``: of the last interval.
     ``idle_s``: time since the last request was seen, 0 while there is any.
+    ``judgements``: of the serving replicas with which anything is wrong, by name.
     """
 
     at_s: float
@@ -51,6 +53,7 @@ class Demand:
     idle_s: Measured
     stuck: tuple[str, ...] = ()
     unobserved: tuple[str, ...] = ()
+    judgements: tuple[JudgedReplica, ...] = ()
     asleep: tuple[str, ...] = ()
 
 

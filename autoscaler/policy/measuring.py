@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from autoscaler.domain.cluster import Phase, Replica
 from autoscaler.domain.demand import Demand, DemandSource
+from autoscaler.domain.judgement import JudgedReplica, Judgement, judged
 from autoscaler.domain.params import Params
 from autoscaler.domain.reading import (
     AnyGatewayReading,
@@ -134,9 +135,21 @@ def _demand(
         idle_s=now_s - idle_since_s if idle_since_s is not None else 0.0,
         stuck=tuple(sorted(each.replica.name for each in serving if each.stuck)),
         unobserved=tuple(sorted(f"{each.replica.name}: {each.done}" for each in unobserved)),
+        judgements=_not_ok(serving),
         asleep=tuple(sorted(each.replica.name for each, page in pages if page.asleep)),
     )
     return demand, idle_since_s
+
+
+def _not_ok(serving: Sequence[Seen]) -> tuple[JudgedReplica, ...]:
+    """The replicas with which anything is wrong, by name."""
+    found = []
+    for each in serving:
+        counted = each.done if isinstance(each.done, Unknown) else each.done.reading
+        judgement, detail = judged(counted, stuck=each.stuck, failing_probe=each.replica.failing_probe)
+        if judgement is not Judgement.OK:
+            found.append(JudgedReplica(replica=each.replica.name, judgement=judgement, detail=detail))
+    return tuple(sorted(found, key=lambda each: each.replica))
 
 
 def _why_nothing(seen: Sequence[Seen], gateway: AnyGatewayReading | Unknown | None, state: ServiceState) -> Unknown:
