@@ -140,9 +140,10 @@ def test_labels_namespace_and_port_can_be_said() -> None:
 def test_a_gateway_of_others_is_read_where_it_tells() -> None:
     match = (("model_name", "chat-v1"),)
     told = GatewayRef(kind=GatewayKind.ENDPOINT_PICKER, labels=(("app", "epp"),), port=9090, path="/stats", match=match)
-    (page,) = pages(gateway_pod("epp-0", labels={"app": "epp"}), gateway=told)
-    assert page == GatewayPage(
-        name="system/epp-0", url="http://10.1.0.7:9090/stats", kind=GatewayKind.ENDPOINT_PICKER, match=match
+    assert pages(gateway_pod("epp-0", labels={"app": "epp"}), gateway=told) == (
+        GatewayPage(
+            name="system/epp-0", url="http://10.1.0.7:9090/stats", kind=GatewayKind.ENDPOINT_PICKER, match=match
+        ),
     )
 
 

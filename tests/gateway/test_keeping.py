@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -191,7 +191,7 @@ async def ask(client: aiohttp.ClientSession, url: str) -> None:
         await answer.read()
 
 
-def read(readings: dict[str, AnyGatewayReading | Unknown], service: ServiceId) -> GatewayReading:
+def read(readings: Mapping[str, AnyGatewayReading | Unknown], service: ServiceId) -> GatewayReading:
     reading = readings[service]
     assert isinstance(reading, GatewayReading)
     return reading
