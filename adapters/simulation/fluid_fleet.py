@@ -105,6 +105,8 @@ class FluidFleet:
         self._lost = 0.0
         # First tokens, late ones, and seconds waited, for each unit of weight.
         self._each = (0.0, 0.0, 0.0)
+        # Waiting and running requests for each unit of weight.
+        self._present = (0.0, 0.0)
         after = bisect_left(TTFT_BOUNDS_S, model.ttft_slo_s)
         exact = after < len(TTFT_BOUNDS_S) and TTFT_BOUNDS_S[after] == model.ttft_slo_s
         # A step says no more of a time to first token than whether it was in time: two buckets around the threshold.
@@ -122,6 +124,7 @@ class FluidFleet:
         each.opened, each.origin = True, self._each
         self._serving[replica] = each
         self._weight += each.weight
+        self._share_out()
 
     def close(self, replica: int) -> None:
         """It takes nothing new."""
@@ -133,6 +136,7 @@ class FluidFleet:
         each.closed_s = self._now_s
         del self._serving[replica]
         self._weight = sum(other.weight for other in self._serving.values())
+        self._share_out()
 
     def remove(self, replica: int) -> None:
         """Gone; what runs on it is lost."""
@@ -167,11 +171,12 @@ class FluidFleet:
         self._step = end
         self._stored = max(0.0, until_s - end) * rate
         self._now_s = until_s
+        self._share_out()
 
     def in_flight(self, replica: int) -> int:
         """Requests that it serves or that wait for it, rounded up."""
         each = self._replicas[replica]
-        waiting = self._queue() / self._weight * each.weight if _serves(each) else 0.0
+        waiting = self._present[0] * each.weight if _serves(each) else 0.0
         return math.ceil(self._split(each)[1] + waiting - 1e-9)
 
     def empty_since_s(self, replica: int) -> float | None:
@@ -188,7 +193,7 @@ class FluidFleet:
         first, late, waited_s = self._counted(each)
         completed, running = self._split(each)
         each.completed = completed
-        waiting = self._queue() / self._weight * each.weight if _serves(each) else 0.0
+        waiting = self._present[0] * each.weight if _serves(each) else 0.0
         return ReplicaPage(
             waiting=waiting,
             running=running,
@@ -250,6 +255,11 @@ class FluidFleet:
         waits[(served_in >= step) | (np.diff(self._accepted) <= 0)] = np.nan
         return np.maximum(waits, 0.0)
 
+    def _share_out(self) -> None:
+        if self._weight > 0:
+            running = float(self._served[self._step] - self._served[max(0, self._step - self._lag)])
+            self._present = (self._queue() / self._weight, running / self._weight)
+
     def _queue(self) -> float:
         return float(self._accepted[self._step] - self._served[self._step])
 
@@ -271,8 +281,7 @@ class FluidFleet:
             running = each.running_at_close * max(0.0, 1.0 - spent)
             return max(each.completed, each.own[0] - running), running
         first = self._counted(each)[0]
-        all_running = float(self._served[self._step] - self._served[max(0, self._step - self._lag)])
-        completed = min(first, max(each.completed, first - all_running / self._weight * each.weight))
+        completed = min(first, max(each.completed, first - self._present[1] * each.weight))
         return completed, first - completed
 
 
