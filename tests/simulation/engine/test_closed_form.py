@@ -16,7 +16,7 @@ from tests.simulation.engine.workloads import CASES, random_lengths
 @pytest.mark.parametrize("threshold", [1.5, 2.0, 3.0], ids=lambda factor: f"itl-of-{factor}-idle-steps")
 def test_mean_gap_between_tokens_is_that_of_the_fluid_limit(name: str, threshold: float) -> None:
     """In the limit of many requests a step lasts S where the rate is (1 - c/S)/w, w being a request's own work. A fleet
-    of 10 behind a router that takes the least busy comes within 10 % of it.
+    of 10 behind a router that takes the least busy comes within 3 % of it.
     """
     times, replicas, size = CASES[name].times, 10, 60_000
     rng = np.random.default_rng(6)
@@ -42,4 +42,4 @@ def test_mean_gap_between_tokens_is_that_of_the_fluid_limit(name: str, threshold
     after = [fleet.page(replica).itl for replica in range(replicas)]
     gaps = sum(itl.count for itl in after if itl) - sum(itl.count for itl in before if itl)
     total_s = sum(itl.total for itl in after if itl) - sum(itl.total for itl in before if itl)
-    assert total_s / gaps == pytest.approx(threshold * times.c / PICOSECONDS, rel=0.1)
+    assert total_s / gaps == pytest.approx(threshold * times.c / PICOSECONDS, rel=0.03)
