@@ -186,8 +186,8 @@ def _choice(
 
 
 def _command(given: argparse.Namespace) -> str:
-    only = "".join(f" --only {each}" for each in given.only)
-    return f"python -m loadtests.compare.scorecard --traces FOLDER --seeds {given.seeds}{only}"
+    more = "".join(f" --only {each}" for each in given.only) + "".join(f" --boot {each:g}" for each in given.boot or ())
+    return f"python -m loadtests.compare.scorecard --traces FOLDER --seeds {given.seeds}{more}"
 
 
 if __name__ == "__main__":
