@@ -124,7 +124,7 @@ def _notes(
     ]
     if ties:
         notes.append(
-            f"Within {TIE:.0%} of ours, a tie, at the setting that is best in hindsight: {', '.join(map(shown, ties))}."
+            f"Within {TIE:.0%} of ours, a tie, at the setting that is best in hindsight: {'; '.join(map(shown, ties))}."
         )
     if bests and not cheaper and not ties:
         nearest = bests[0]
@@ -135,7 +135,7 @@ def _notes(
     reached = {each.policy for each in bests}
     never = [name for name, tried in rivals.items() if tried and name not in reached]
     if never:
-        notes.append(f"With no setting tried did these keep the promise: {', '.join(never)}.")
+        notes.append(f"With no setting tried did these keep the promise: {'; '.join(never)}.")
     return notes
 
 
