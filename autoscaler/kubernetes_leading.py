@@ -97,7 +97,7 @@ class Leading:
                 clock=clock, gateways=gateways.pages, wake=clock.wake, timeout_s=settings.scrape.timeout_s
             )
             opened.callback(counting.close)
-            self._readings = RememberedReadings(JoinedSource([scraper, counting]))
+            self._readings = RememberedReadings(JoinedSource([engines, counting]))
             histories = CountHistories()
             self._judges = Judges(
                 resources=resources.usable,
