@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ from loadtests.workloads.workload import SecondCounts
 
 # Of the fluid model, which knows no tokens: how long a request is served once it is out of the queue.
 FLUID_SERVICE_S = 5.0
+# Of its KV cache, by a replica of a fluid fleet that serves what it can: rivals that go by the cache see it fill.
+_FLUID_KV_FRACTION = 0.8
 _STEP_S = 15.0
 
 
@@ -77,21 +79,19 @@ def facts_of(case: Case, counts: SecondCounts) -> Facts:
         ttft_slo_s=float(case.patience_s) if case.slo.ttft_s is None or engine is None else case.slo.ttft_s,
         peak_rps=counts.peak_rps(),
     )
-    return told if engine is None else _with_engine(told, case, engine)
+    if engine is not None:
+        return _with_engine(told, case, engine)
+    tokens = counts.prompt_tokens + counts.output_tokens / 2
+    return replace(told, kv_capacity_tokens=told.concurrency * tokens / _FLUID_KV_FRACTION)
 
 
 def _with_engine(told: Facts, case: Case, engine: EngineModel) -> Facts:
-    return Facts(
-        capacity_rps=told.capacity_rps,
-        service_s=told.service_s,
-        prompt_tokens=told.prompt_tokens,
-        output_tokens=told.output_tokens,
+    return replace(
+        told,
         kv_capacity_tokens=float(engine.shape.kv_tokens),
         max_num_seqs=engine.shape.max_num_seqs,
         max_batched_tokens=engine.shape.chunk_tokens,
-        ttft_slo_s=told.ttft_slo_s,
         itl_slo_s=told.itl_slo_s if case.slo.itl_s is None else case.slo.itl_s,
-        peak_rps=told.peak_rps,
     )
 
 
