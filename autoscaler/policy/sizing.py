@@ -87,7 +87,13 @@ def size(
     measured_rps = asked_of + backlog_rps
     high_rps = _known(demand.high_rps) + backlog_rps
     foreseen_rps, foreseen_reason = _foreseen(
-        service, demand, forecast, peak_rps=peak_rps, lead_s=lead_s, params=params
+        service,
+        demand,
+        forecast,
+        at_zero=fleet.asked == 0 and not _asks(demand, measured_rps),
+        peak_rps=peak_rps,
+        lead_s=lead_s,
+        params=params,
     )
     inputs: list[tuple[str, float | str]] = [
         ("measured_rps", asked_of),
@@ -136,15 +142,19 @@ def _foreseen(
     demand: Demand,
     forecast: Forecast | Unknown,
     *,
+    at_zero: bool,
     peak_rps: float,
     lead_s: float,
     params: Params,
 ) -> tuple[float, Reason]:
-    """The forecast's rate under the soft cap, or 0 where there is none."""
+    """The forecast's rate under the soft cap, or 0 where there is none.
+
+    A service ``at_zero`` for which nobody is seen to ask has been idle, even where its demand can't be seen just now.
+    """
     if isinstance(forecast, Unknown):
         return 0.0, Reason.NO_FORECAST
     worth_keeping_s = lead_s + service.idle.after_s
-    if isinstance(demand.idle_s, float) and demand.idle_s >= service.idle.after_s:
+    if at_zero or (isinstance(demand.idle_s, float) and demand.idle_s >= service.idle.after_s):
         expected = forecast.median_rps * worth_keeping_s
         if expected < _HALF_A_REQUEST:
             return 0.0, Reason.IDLE

@@ -83,3 +83,33 @@ def test_a_gateway_that_can_not_be_read_shrinks_nothing() -> None:
     for _ in range(60):
         part = world.tick(1.0)
         assert not isinstance(part.outcome, Plan) or sum(each.replicas for each in part.targets()) >= 4
+
+
+@pytest.mark.parametrize(
+    ("foreseen_rps", "replicas"),
+    [
+        pytest.param(0.002, 0, id="hardly any request is foreseen: no reason to start, seen or unseen"),
+        pytest.param(2.0, 1, id="requests are foreseen: a replica starts for them"),
+    ],
+)
+def test_a_service_at_zero_that_can_not_be_seen_wakes_for_what_it_would_wake_for_seen(
+    foreseen_rps: float, replicas: int
+) -> None:
+    scaled = service(bounds=Bounds(min_replicas=0, max_replicas=4), idle=IdlePolicy(after_s=60.0))
+    at_zero_s = 1_000_000.0 + 3600.0
+    world = World(
+        services=(scaled,),
+        models=models(rps=10.0, foreseen=lambda at_s: 0.002 if at_s < at_zero_s else foreseen_rps),
+    )
+    world.start(1)
+    run(world, at_gateway=5.0, at_replicas=5.0, ticks=20)
+    last = world.gateways[CHAT]
+    assert isinstance(last, ForeignGatewayReading)
+    while world.now_s < at_zero_s - 300.0:
+        world.gateways = {CHAT: reading(world, last.arrivals)}
+        world.tick()
+    assert world.targets[CHAT, "default"] == 0
+    world.gateways = {CHAT: Unknown(UnknownReason.HTTP_ERROR, "401")}
+    while world.now_s < at_zero_s + 300.0:
+        world.tick()
+    assert world.targets[CHAT, "default"] == replicas
