@@ -27,6 +27,11 @@ def key_of(source: JsonObject) -> ObjectKey:
     return ObjectKey(optional_text(source, "metadata", "namespace") or "", text(source, "metadata", "name"))
 
 
+def is_older(version: str, than: str) -> bool:
+    """Versions of one resource compare as whole numbers (Kubernetes API Concepts, "Resource versions")."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+
+
 class Contents(Generic[T]):
     """What one collection holds; written by one thread, read by any.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from adapters.kubernetes.connection import FIELD_MANAGER
+from adapters.kubernetes.contents import is_older
 from adapters.kubernetes.target_view import TargetView
 
 _ANSWERED_WITHIN_S = 600.0  # a change so soon after ours is an answer to it
@@ -63,7 +64,7 @@ class CountHistory:
         if view.uid != self.uid:
             return begun(view), None
         answers = tuple(each for each in self.answers if now_s - each.at_s < _REMEMBERED_S)
-        if view.replicas == self.seen or _is_older(view.resource_version, self.written_version):
+        if view.replicas == self.seen or is_older(view.resource_version, self.written_version):
             return (self if answers == self.answers else replace(self, answers=answers)), None
         change = ForeignChange(
             manager=view.writers[0].manager if view.writers else "somebody",
@@ -143,8 +144,3 @@ def named_manager(manager: str) -> str:
     if manager == FIELD_MANAGER:
         return "another installation of GPU Autoscaler"
     return manager
-
-
-def _is_older(version: str, than: str) -> bool:
-    """Versions of one resource compare as whole numbers (Kubernetes API Concepts, "Resource versions")."""
-    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

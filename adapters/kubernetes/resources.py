@@ -9,7 +9,7 @@ from typing import Final
 
 from adapters.kubernetes.connection import Collection, KubernetesApi
 from adapters.kubernetes.contents import ObjectKey, key_of
-from adapters.kubernetes.raw_json import JsonObject, inner, optional_whole, strings, text
+from adapters.kubernetes.raw_json import JsonObject, optional_text, optional_whole, strings, text
 from adapters.kubernetes.status import publication_of
 from adapters.kubernetes.watching import Watched
 from autoscaler.domain.publication import Publication
@@ -25,11 +25,15 @@ ParseResource = Callable[[JsonObject], AutoscalerResource | RefusedResource]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceView:
-    """One InferenceAutoscaler: what its spec asks for, what its status says, and what that tells others."""
+    """One InferenceAutoscaler: what its spec asks for, what its status says, and what that tells others.
+
+    ``version``: of the object, with each of its changes another one.
+    """
 
     wanted: AutoscalerResource | RefusedResource
     status: JsonObject
     publication: Publication
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +148,13 @@ class WatchedResources:
             )
 
     def _view(self, source: JsonObject) -> ResourceView:
+        status = source.get("status")
         return ResourceView(
-            wanted=self._wanted(source), status=inner(source, "status"), publication=publication_of(source)
+            wanted=self._wanted(source),
+            # One that is no object was written under another definition, and is written over.
+            status=status if isinstance(status, Mapping) else {},
+            publication=publication_of(source),
+            version=optional_text(source, "metadata", "resourceVersion") or "",
         )
 
     def _wanted(self, source: JsonObject) -> AutoscalerResource | RefusedResource:

@@ -92,7 +92,7 @@ def refused_status(refused: RefusedResource, *, previous: JsonObject, stale_afte
         "message": cut(problems),
         "conditions": refused_conditions(cut(problems), generation=refused.generation, previous=previous, now_s=now_s),
     }
-    if past := previous.get("lastDecisions"):
+    if past := _kept_decisions(previous):
         status["lastDecisions"] = past
     return status
 
@@ -188,6 +188,14 @@ def _message(decision: ServiceDecision) -> str:
     if isinstance(decision.outcome, Hold):
         return f"held: {decision.outcome.detail}" if decision.outcome.detail else "held"
     return next((stage.detail for stage in reversed(decision.stages) if stage.reason == decision.binding), "")
+
+
+def _kept_decisions(previous: JsonObject) -> list[JsonObject]:
+    """Those of the status so far; none where they can't be read, as the API server would not take them again."""
+    try:
+        return list(objects(previous, "lastDecisions"))
+    except ShapeError:
+        return []
 
 
 def _past_decisions(

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from adapters.kubernetes.connection import KubernetesApi, PatchKind
-from adapters.kubernetes.contents import ObjectKey
-from adapters.kubernetes.raw_json import JsonObject
+from adapters.kubernetes.contents import ObjectKey, is_older
+from adapters.kubernetes.raw_json import JsonObject, found
 from adapters.kubernetes.resources import RESOURCES, ResourceView, WatchedResources
 from adapters.kubernetes.status import refused_status, status_of, worth_writing
 from adapters.kubernetes.status_conditions import Circumstances
@@ -29,10 +29,11 @@ _CALL_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What was last written: the watch tells it later, and until then it counts."""
+    """What was last written, as that version of the object: until the watch tells a later one it counts."""
 
     uid: str
     status: JsonObject
+    version: str = ""
 
 
 class StatusStore:
@@ -116,9 +117,14 @@ class StatusStore:
                 self._offer(key, each.uid, previous, status)
 
     def _latest(self, key: ObjectKey, view: ResourceView, uid: str) -> JsonObject:
-        """The status as last written here, where the resource is still the same one, or as last seen."""
+        """The status as last written here, or as last seen where the resource is another one or was changed since.
+
+        What somebody else writes over ours is so seen, and set right at the next decision.
+        """
         written = self._written.get(key)
-        return written.status if written is not None and written.uid == uid else view.status
+        if written is None or written.uid != uid or is_older(written.version, view.version):
+            return view.status
+        return written.status
 
     def _offer(self, key: ObjectKey, uid: str, previous: JsonObject, status: JsonObject) -> None:
         if not worth_writing(previous, status, self._now_s()):
@@ -147,13 +153,13 @@ class StatusStore:
 
     def _write(self, key: ObjectKey, wanted: _Written) -> bool:
         """Whether it is done with: written, or never to be."""
-        previous = self._written.get(key)
-        known = previous.status if previous is not None and previous.uid == wanted.uid else self._seen(key)
+        view = self._resources.view(key)
+        known: JsonObject = self._latest(key, view, wanted.uid) if view is not None else {}
         gone = {name: None for name in known if name not in wanted.status}
         body: JsonObject = {"metadata": {"uid": wanted.uid}, "status": {**wanted.status, **gone}}
         path = RESOURCES.within(key.namespace).subresource(key.name, "status")
         try:
-            self._api.patch(path, body, kind=PatchKind.MERGE, timeout_s=_CALL_S)
+            answer = self._api.patch(path, body, kind=PatchKind.MERGE, timeout_s=_CALL_S)
         except (RefusedError, ConflictError) as error:  # gone, another one of that name, or no right to
             _log.error("the status of %s is not written: %s", key, error)
             self._written.pop(key, None)
@@ -162,9 +168,6 @@ class StatusStore:
             _log.warning("the status of %s can't be written now: %s", key, error)
             return False
         self._backoff.reset()
-        self._written[key] = wanted
+        version = found(answer, "metadata", "resourceVersion")
+        self._written[key] = replace(wanted, version=version if isinstance(version, str) else "")
         return True
-
-    def _seen(self, key: ObjectKey) -> JsonObject:
-        view = self._resources.view(key)
-        return view.status if view is not None else {}

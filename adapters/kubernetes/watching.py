@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from adapters.kubernetes.api_errors import BusyError, GoneError, NotFoundError
 from adapters.kubernetes.connection import Collection, KubernetesApi
-from adapters.kubernetes.contents import Contents, ObjectKey
+from adapters.kubernetes.contents import Contents, ObjectKey, is_older
 from adapters.kubernetes.raw_json import JsonObject, inner, objects, optional_text, optional_whole, text
 from adapters.kubernetes.streaming import LineStream
 from adapters.kubernetes.waiting import Backoff, EventWaiter, Waiter
@@ -296,7 +296,7 @@ class Watched(Generic[T]):
             changed = self._contents.remove(source)
         elif kind != "BOOKMARK":
             raise InvalidAnswerError(f"{self._path}: an event of unknown type {kind!r}")
-        elif _is_older(version, self._resume_from):
+        elif is_older(version, self._resume_from):
             raise GoneError(f"{self._path}: the server went back to version {version} from {self._resume_from}")
         self._resume_from = version
         if changed:
@@ -318,8 +318,3 @@ class Watched(Generic[T]):
                 each()
             except Exception:
                 _log.exception("a subscriber of %s failed", self._path)
-
-
-def _is_older(version: str, than: str) -> bool:
-    """Versions of one resource compare as whole numbers (Kubernetes API Concepts, "Resource versions")."""
-    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

@@ -52,6 +52,14 @@ class ResourceServer:
             self._objects[namespace, name] = made
             self._tell(kind, namespace, made)
 
+    def set_status(self, name: str, status: object, *, namespace: str = "shop") -> None:
+        """Somebody else writes its status, whatever that is."""
+        with self._changed:
+            found = self._objects[namespace, name]
+            metadata = {**found["metadata"], "resourceVersion": str(next(self._versions))}
+            self._objects[namespace, name] = made = {**found, "metadata": metadata, "status": status}
+            self._tell("MODIFIED", namespace, made)
+
     def delete(self, name: str, *, namespace: str = "shop") -> None:
         """Take one away."""
         with self._changed:

@@ -12,6 +12,7 @@ from adapters.kubernetes.connection import KubernetesApi
 from adapters.kubernetes.contents import ObjectKey
 from adapters.kubernetes.raw_json import JsonObject, inner, text
 from adapters.kubernetes.resources import WatchedResources
+from autoscaler.domain.reading import Unknown
 from autoscaler.domain.resource import AutoscalerResource, RefusedResource, ResourceProblem
 from autoscaler.ports import UnavailableError
 from tests.adapters_kubernetes.resource_server import ResourceServer
@@ -143,6 +144,20 @@ def test_what_is_told_of_a_namespace_follows_each_change(cluster: ResourceServer
     assert resources.within("elsewhere") == ()
     cluster.delete("a")
     until(lambda: [each.name for each in resources.within("shop")] == ["b"])
+
+
+def test_a_status_that_is_no_object_hides_no_resource(cluster: ResourceServer, watch: Watch) -> None:
+    cluster.apply("chat")
+    cluster.set_status("chat", "written under another definition")
+    resources = watch()
+    assert resources.wait_synced(20.0)
+    view = resources.view(ObjectKey("shop", "chat"))
+    assert view is not None
+    assert view.status == {}
+    told = resources.of("shop", "chat")
+    assert told is not None
+    assert isinstance(told.desired_replicas, Unknown)
+    assert "its status can't be read" in told.desired_replicas.detail
 
 
 def test_a_cluster_without_the_definition_says_how_to_install_it(server: ScriptedServer, watch: Watch) -> None:

@@ -289,6 +289,20 @@ def test_a_refused_resource_says_what_is_wrong_and_gives_no_number() -> None:
     assert status["lastDecisions"] == before["lastDecisions"]
 
 
+def test_past_decisions_of_another_definition_are_not_carried_on() -> None:
+    refused = RefusedResource(
+        namespace="llm",
+        name="chat",
+        uid="4f1c",
+        generation=8,
+        problems=(ResourceProblem(path="spec.slo", message="needs at least one threshold"),),
+    )
+    previous = {"lastDecisions": "3 of them", "conditions": 7}
+    # Validated against the definition.
+    status = _kept(refused_status(refused, previous=previous, stale_after_s=STALE_AFTER_S, now_s=NOW_S))
+    assert "lastDecisions" not in status
+
+
 def test_long_texts_are_cut() -> None:
     decision = holding(Reason.SERVICE_ERROR, "x" * 5000)
     status = _status(decision)  # valid, so within its bounds

@@ -107,6 +107,22 @@ def test_what_says_nothing_new_is_not_written(bench: Bench) -> None:
     assert len(bench.cluster.written) == 2
 
 
+def test_what_somebody_else_writes_over_it_is_set_right_at_the_next_decision(bench: Bench) -> None:
+    """Though the same is decided again: HPA and KEDA are told what the status says."""
+    bench.make()
+    bench.store.publish(decided(5))
+    until(lambda: bench.desired() == 5)
+    bench.cluster.set_status(
+        "chat", {**bench.cluster.status("chat", namespace="llm"), "desiredReplicas": 77}, namespace="llm"
+    )
+    until(lambda: (told := bench.resources.of("llm", "chat")) is not None and told.desired_replicas == 77)
+    bench.store.publish(decided(5))
+    until(lambda: bench.desired() == 5)
+    bench.store.publish(decided(5))
+    bench.store.close()
+    assert len(bench.cluster.written) == 2
+
+
 def test_what_is_no_longer_said_is_taken_away(bench: Bench) -> None:
     bench.make(desiredReplicas=9, ofAnEarlierVersion="x")
     bench.store.publish(holding(Reason.UNKNOWN_DEMAND, "no page can be read"))
