@@ -180,7 +180,10 @@ def _primary_code(error: sqlite3.Error) -> int:
 def read_only(path: Path) -> sqlite3.Connection:
     """A connection that changes nothing and gets along with a running controller. Raises UnavailableError."""
     if not path.is_file():
-        raise UnavailableError(f"{path} does not exist")
+        raise UnavailableError(
+            f"{path} does not exist: `gpu-autoscaler run` makes it; where it runs with another configuration or state "
+            "directory, name that one"
+        )
     journal = path.with_name(path.name + "-wal")
     # Without a journal nobody writes; and in a folder that we can't write to, SQLite reads it no other way.
     for options in ("mode=ro", "immutable=1") if not journal.exists() else ("mode=ro",):

@@ -13,7 +13,7 @@ def trace_table(cache: Path) -> Table:
     """Names, provenance, and whether each is in the cache."""
     table = Table(title="public traces", title_justify="left")
     for column in ("name", "licence", "cite", "from", "in the cache"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column == "name")
     for trace in PUBLIC_TRACES:
         there = "yes" if (cache / trace.cached_file).is_file() else "no"
         table.add_row(trace.name, trace.licence, trace.cite, trace.url, there)
