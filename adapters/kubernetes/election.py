@@ -122,6 +122,9 @@ def step(standing: Standing, terms: Terms, seen: Lease | None, *, now_s: float) 
     if seen.holder == terms.identity:
         kept = {key: seen.spec[key] for key in ("acquireTime", "leaseTransitions") if key in seen.spec}
         return standing, Write({**kept, **_held(terms, now_s)})
+    if seen.holder:
+        # A hand may name another holder before the time of the one that leads is over, and two may not lead.
+        standing = replace(standing, until_s=-inf)
     free_s = standing.since_s + max(terms.lease_s, min(seen.duration_s, _LONGEST_S))
     if now_s < free_s and not seen.released:
         return standing, Wait(min(terms.retry_s, free_s - now_s))

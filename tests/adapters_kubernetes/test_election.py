@@ -94,6 +94,15 @@ def test_a_leader_leads_from_the_beginning_of_its_renewal_for_less_than_a_lease(
     assert not standing.leads(107.0)
 
 
+def test_a_leader_that_sees_another_one_named_leads_no_longer() -> None:
+    """As by ``kubectl patch lease``: the other one leads as soon as it sees its name."""
+    leading = accepted(Standing(), ME, began_s=100.0)
+    assert leading.leads(101.0)
+    stepped, wanted = step(leading, ME, OTHERS, now_s=101.0)
+    assert not stepped.leads(101.0)
+    assert isinstance(wanted, Wait)
+
+
 def test_a_renewal_keeps_when_it_was_acquired() -> None:
     mine = lease(holderIdentity="me", acquireTime="t0", leaseTransitions=3, renewTime="t5", leaseDurationSeconds=10)
     _, wanted = step(Standing(), ME, mine, now_s=100.0)
