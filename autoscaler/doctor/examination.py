@@ -93,7 +93,10 @@ def examine_cluster(gather: Callable[[], ClusterFacts]) -> list[Finding]:
     try:
         facts = gather()
     except PortError as failure:
-        fix = "kubectl --kubeconfig FILE version; name the file: --kubeconfig, kubernetes.kubeconfig. For this machine: --config FILE"
+        fix = (
+            "kubectl --kubeconfig FILE version; name the file: --kubeconfig, kubernetes.kubeconfig. "
+            "To check this machine in place of a cluster: --config FILE"
+        )
         return [error(CheckId.API_SERVER, "API server", f"it does not answer: {failure}", fix)]
     found = [fine(CheckId.API_SERVER, "API server", f"{facts.address} answers")]
     return [*found, *_run(CLUSTER_CHECKS, facts)]
