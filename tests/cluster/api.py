@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -19,6 +20,8 @@ Json = dict[str, Any]
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 FIELD_MANAGER = "test-setup"
+_PATIENCE_S = 30.0
+_PAUSE_S = 0.5
 
 
 class ApiError(Exception):
@@ -44,9 +47,16 @@ class ApiClient:
     def request(
         self, method: str, path: str, body: object = None, *, content_type: str = "application/json", **query: str
     ) -> Json:
-        """One request; answers the parsed JSON. Raises ApiError, or OSError where the server is away."""
+        """One request; answers the parsed JSON. Raises ApiError, or OSError where the server is away.
+
+        A kind that has just been defined anew is "(re)initializing" for a moment: 429, to be asked again.
+        """
         whole = f"{path}?{urlencode(query)}" if query else path
         status, text = self._exchange(method, whole, body, content_type)
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while status == 429 and time.monotonic() < deadline_s:
+            time.sleep(_PAUSE_S)
+            status, text = self._exchange(method, whole, body, content_type)
         answer = _parsed(text)
         if status >= 400 or not isinstance(answer, dict):
             raise ApiError(status, answer, f"{method} {whole}")
