@@ -5,11 +5,12 @@ docs/signals.md says for each what follows, and by which tests.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 
-from autoscaler.domain.reading import EngineReading, Unknown, UnknownReason, is_known
+from autoscaler.domain.reading import EngineReading, Measured, Unknown, UnknownReason, is_known
 
 
 class Judgement(StrEnum):
@@ -46,6 +47,8 @@ _BY_REASON: Mapping[UnknownReason, Judgement] = {
     UnknownReason.NOT_EXPORTED: Judgement.INCOMPLETE,
 }
 _SENSELESS = frozenset({UnknownReason.CONTRADICTION, UnknownReason.OUT_OF_RANGE, UnknownReason.NOT_A_NUMBER})
+_SIGNALS = ("waiting", "running", "completed", "kv_fraction", "prompt_tokens", "generation_tokens")
+_SIGNALS_OF: Callable[[EngineReading], tuple[Measured, ...]] = attrgetter(*_SIGNALS)
 _NOTHING_WRONG = (Judgement.OK, "")
 
 
@@ -72,14 +75,7 @@ def judged(counted: EngineReading | Unknown, *, stuck: bool, failing_probe: str 
         return Judgement.ASLEEP, ""
     if failing_probe is not None and _work(counted) > 0:
         return Judgement.OVERLOADED, f"{failing_probe}, with {_work(counted):g} requests in it"
-    for name, value in (
-        ("waiting", counted.waiting),
-        ("running", counted.running),
-        ("completed", counted.completed),
-        ("kv_fraction", counted.kv_fraction),
-        ("prompt_tokens", counted.prompt_tokens),
-        ("generation_tokens", counted.generation_tokens),
-    ):
+    for name, value in zip(_SIGNALS, _SIGNALS_OF(counted), strict=True):
         if isinstance(value, Unknown) and value.reason in _SENSELESS:
             return Judgement.CONTRADICTING, f"{name} {value}"
     return _NOTHING_WRONG

@@ -100,6 +100,17 @@ class Histogram:
         part = max(0.0, threshold - below_bound) / width if width > 0 else 1.0
         return below + (self.counts[index] - below) * part
 
+    def within_since(self, then: Histogram, threshold: float) -> float:
+        """Of the observations since ``then``, which has the same bounds, those at or below ``threshold``."""
+        index = bisect_left(self.bounds, threshold)
+        below = self.counts[index - 1] - then.counts[index - 1] if index else 0.0
+        if index == len(self.bounds):
+            return below
+        below_bound = self.bounds[index - 1] if index else 0.0
+        width = self.bounds[index] - below_bound
+        part = max(0.0, threshold - below_bound) / width if width > 0 else 1.0
+        return below + (self.counts[index] - then.counts[index] - below) * part
+
     def share_within(self, threshold: float) -> Measured:
         """Share of observations at or below ``threshold``; see ``within``."""
         if self.count <= 0 or not self.bounds:

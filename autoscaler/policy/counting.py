@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from autoscaler.domain.cluster import Phase, Replica
 from autoscaler.domain.params import Params
@@ -23,8 +24,7 @@ from autoscaler.policy.progress import Progress, is_stuck, observe, share_since,
 from autoscaler.policy.windows import batches
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(NamedTuple):
     """One serving replica at this tick."""
 
     replica: Replica

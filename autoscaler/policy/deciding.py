@@ -300,11 +300,12 @@ def _fleet(
 ) -> Fleet:
     useless = {*demand.stuck, *demand.asleep}
     ready = {each.name for each in replicas if each.phase is Phase.READY}
+    phases = [each.phase for each in replicas]
     return Fleet(
         asked=sum(max(0, count - state.leaving.get(name, 0)) for name, count in asked.items()),
         serving=len(ready - useless),
-        starting=sum(each.phase is Phase.STARTING for each in replicas),
-        broken=sum(each.phase is Phase.FAILED for each in replicas) + len(ready & useless),
+        starting=phases.count(Phase.STARTING),
+        broken=phases.count(Phase.FAILED) + len(ready & useless),
         up_s=now_s - state.woken_s if state.woken_s is not None else None,
     )
 

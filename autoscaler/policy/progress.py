@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from autoscaler.domain.cluster import Replica
@@ -26,8 +26,7 @@ class Sums(NamedTuple):
     total: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(NamedTuple):
     """Differences over ``span_s`` between two pages of one replica.
 
     None for a signal that the engine does not show. ``earlier`` None: the differences are from the engine's zero.
@@ -130,11 +129,12 @@ def share_since(now: MaybeHistogram, then: MaybeHistogram | None, new: Sums | No
     """
     if new is None or new.number <= 0 or isinstance(now, Unknown) or isinstance(then, Unknown) or not now.bounds:
         return None
-    within = now.within(threshold)
-    if then is not None:
-        if then.bounds != now.bounds:
-            return None
-        within -= then.within(threshold)
+    if then is None:
+        within = now.within(threshold)
+    elif then.bounds == now.bounds:
+        within = now.within_since(then, threshold)
+    else:
+        return None
     return min(1.0, max(0.0, within / new.number))
 
 
