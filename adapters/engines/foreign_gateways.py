@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from adapters.engines.exposition import Page, PageParser, Series, UnreadablePageError
 from adapters.engines.gateway_tables import GATEWAY_TABLES, GatewayTable, Term
-from adapters.engines.signals import Kind
+from adapters.engines.signals import MAX_COUNT, Kind
 from autoscaler.domain.gateway import GatewayKind
 from autoscaler.domain.reading import ForeignGatewayReading, Measured, Unknown, UnknownReason
 
@@ -48,11 +48,15 @@ class ForeignPage:
         wanted = match or ((self._table.label, service.rpartition("/")[2]),)
         try:
             terms = [self._value(term, wanted) for term in self._table.arrivals]
-            waiting, in_flight = self._gauge(self._table.waiting, wanted), self._gauge(self._table.in_flight, wanted)
+            known = zip(self._table.arrivals, terms, strict=True)
+            counted = [
+                value for term, value in known if term.kind is Kind.COUNTER and term.sign > 0 and value is not None
+            ]
+            is_known = bool(counted)
+            waiting = self._gauge(self._table.waiting, wanted, is_known=is_known)
+            in_flight = self._gauge(self._table.in_flight, wanted, is_known=is_known)
         except _UnfitError as error:
             return error.unknown
-        known = zip(self._table.arrivals, terms, strict=True)
-        counted = [value for term, value in known if term.kind is Kind.COUNTER and term.sign > 0 and value is not None]
         started = [value for _, value in self._by_name.get(_STARTED, ()) if math.isfinite(value)]
         return Told(
             at_s=self._at_s,
@@ -62,12 +66,14 @@ class ForeignPage:
             waiting=waiting,
             in_flight=in_flight,
             # Labels that match nothing may be the wrong ones: what the replicas see counts too.
-            at_least=self._table.ended_only or not counted,
+            at_least=self._table.ended_only or not is_known,
         )
 
-    def _gauge(self, terms: tuple[Term, ...], wanted: Iterable[tuple[str, str]]) -> Measured:
+    def _gauge(self, terms: tuple[Term, ...], wanted: Iterable[tuple[str, str]], *, is_known: bool) -> Measured:
         if not terms:
             return Unknown(UnknownReason.NOT_EXPORTED, f"{self._table.kind} does not tell it")
+        if not is_known:
+            return Unknown(UnknownReason.MISSING_SERIES, f"{self._table.kind} has no series of the service")
         return _total(terms, [self._value(term, wanted) for term in terms])
 
     def _value(self, term: Term, wanted: Iterable[tuple[str, str]]) -> float | None:
@@ -82,7 +88,7 @@ class ForeignPage:
                 if set(wanted) <= set(one.labels) and (term.but is None or term.but not in one.labels)
             ]
             for one, value in ours:
-                if not (math.isfinite(value) and value >= 0):
+                if not 0 <= value <= MAX_COUNT:
                     raise _UnfitError(UnknownReason.OUT_OF_RANGE, f"{one.brief()}: {value:g}")
             if ours:
                 return sum(value for _, value in ours)
@@ -135,26 +141,33 @@ class JoinedForeignGateways:
 
     def __init__(self) -> None:
         self._joined: ForeignGatewayReading | None = None
-        self._last: dict[str, Told] = {}
+        self._last: dict[tuple[str, float | None], Told] = {}
+        self._started_s: dict[str, float] = {}
 
     def join(self, service: str, told: Mapping[str, Told], *, at_s: float) -> ForeignGatewayReading:
-        """What all of them counted since the first look, and hold now. ``told``: at least one, by gateway."""
+        """What all of them counted since the first look, and hold now. ``told``: at least one, by gateway.
+
+        Behind one address several processes may answer in turn: each is known by its start.
+        """
         began_s = at_s if self._joined is None else self._joined.started_s
         arrivals = 0.0 if self._joined is None else self._joined.arrivals
         for name, now in sorted(told.items()):
-            before = self._last.get(name)
-            self._last[name] = now
+            if now.started_s is not None:
+                self._started_s[name] = now.started_s
+            started_s = self._started_s.get(name)
+            before = self._last.get((name, started_s))
+            self._last[name, started_s] = now
             if before is None:
                 # One that ran before it was looked at has counted what was never asked of this service's count.
-                is_new = now.started_s is not None and now.started_s > began_s
-                arrivals += now.arrivals if is_new else 0.0
-            elif now.started_s != before.started_s or now.counted < before.counted:
-                arrivals += now.arrivals
+                arrivals += now.arrivals if started_s is not None and started_s > began_s else 0.0
+            elif now.counted < before.counted:
+                # Without a start to tell, a count that runs back is a new start.
+                arrivals += now.arrivals if started_s is None else 0.0
             else:
                 highest = max(now.arrivals, before.arrivals)
                 arrivals += highest - before.arrivals
-                self._last[name] = replace(now, arrivals=highest)
-        self._last = {name: last for name, last in self._last.items() if at_s - last.at_s <= _REMEMBERED_S}
+                self._last[name, started_s] = replace(now, arrivals=highest)
+        self._last = {key: last for key, last in self._last.items() if at_s - last.at_s <= _REMEMBERED_S}
         self._joined = ForeignGatewayReading(
             service=service,
             at_s=at_s,

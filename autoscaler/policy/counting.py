@@ -144,7 +144,8 @@ def increment(
         live_s=span_s * (len(blocking) + gateway_blind),
         judged=judged,
         within_slo=within,
-        gateway=isinstance(counted, Counted),
+        # Where it may know of less than came, the replicas are the measure, as long as there are any.
+        gateway=isinstance(counted, Counted) and not (counted.at_least and seen),
         loads=_loads(observed),
     )
 

@@ -97,18 +97,18 @@ def progress(reading: EngineReading, earlier: EngineReading | None, *, since_s: 
 
 
 def _batches(now: EngineReading, then: EngineReading | None) -> BatchLoad | None:
-    executions = _gained(now.exec_count, then.exec_count if then else None)
-    items = _gained(now.exec_items, then.exec_items if then else None)
-    requests = _gained(now.completed, then.completed if then else None)
-    exec_sum_s = _gained(now.exec_sum_s, then.exec_sum_s if then else None)
+    """None as well where one of its parts ran back: the others would mislead."""
+    executions = _change(now.exec_count, then.exec_count if then else 0.0)
+    items = _change(now.exec_items, then.exec_items if then else 0.0)
+    requests = _change(now.completed, then.completed if then else 0.0)
+    exec_sum_s = _change(now.exec_sum_s, then.exec_sum_s if then else 0.0)
+    exec_time_s = _change(now.exec_time_s, then.exec_time_s if then else 0.0)
     if executions is None or items is None or requests is None or exec_sum_s is None:
         return None
+    if min(executions, items, requests, exec_sum_s, exec_time_s or 0.0) < 0:
+        return None
     return BatchLoad(
-        executions=executions,
-        items=items,
-        requests=requests,
-        exec_sum_s=exec_sum_s,
-        exec_time_s=_gained(now.exec_time_s, then.exec_time_s if then else None),
+        executions=executions, items=items, requests=requests, exec_sum_s=exec_sum_s, exec_time_s=exec_time_s
     )
 
 

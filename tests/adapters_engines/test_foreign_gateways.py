@@ -95,7 +95,14 @@ CASES = {
     # 70 ended, 12 not yet.
     "Dynamo": Case(GatewayKind.DYNAMO, DYNAMO, 82, 5, 12),
     # Nobody asked for this model yet, or its label is another: what the replicas see counts too.
-    "no series yet": Case(GatewayKind.ENDPOINT_PICKER, OLD_PICKER.replace("chat", "other"), 0, 0, 0, at_least=True),
+    "no series yet": Case(
+        GatewayKind.ENDPOINT_PICKER,
+        OLD_PICKER.replace("chat", "other"),
+        0,
+        UnknownReason.MISSING_SERIES,
+        UnknownReason.MISSING_SERIES,
+        at_least=True,
+    ),
     "a family is known, without a series": Case(
         GatewayKind.LITELLM, "# TYPE litellm_proxy_total_requests_metric_total counter\n", 0, NONE, NONE, at_least=True
     ),
@@ -119,6 +126,7 @@ def test_what_a_gateway_counts(case: Case) -> None:
         pytest.param(GatewayKind.ENVOY, "envoy_server_live 1\n", UnknownReason.MISSING_SERIES, id="no such cluster"),
         pytest.param(GatewayKind.DYNAMO, "", UnknownReason.MISSING_SERIES, id="200 and nothing in it"),
         pytest.param(GatewayKind.DYNAMO, DYNAMO.replace("70", "NaN"), UnknownReason.OUT_OF_RANGE, id="not a number"),
+        pytest.param(GatewayKind.DYNAMO, DYNAMO.replace("70", "1e308"), UnknownReason.OUT_OF_RANGE, id="no count"),
         pytest.param(GatewayKind.DYNAMO, DYNAMO.replace("70", "-1"), UnknownReason.OUT_OF_RANGE, id="negative"),
         pytest.param(GatewayKind.ISTIO, "<html>no</html>\n", UnknownReason.MALFORMED_PAGE, id="no metrics page"),
     ],
@@ -150,15 +158,30 @@ def test_several_gateways_are_counted_as_one() -> None:
         ({"a": one(510, counted=500), "b": one(84)}, 14),
         ({"a": one(509, counted=505), "b": one(84)}, 14),  # its gauge was read before its counter
         ({"a": one(512, counted=508), "b": one(84)}, 16),
-        ({"a": one(3, counted=3, started_s=2000.0), "b": one(84)}, 19),  # a new start has counted three
+        ({"a": one(3, counted=3, started_s=2003.0), "b": one(84)}, 19),  # a new start has counted three
         ({"b": one(85), "c": one(6, started_s=2500.0)}, 26),  # one comes, one goes
-        ({"b": one(2), "c": one(6, started_s=2500.0)}, 28),  # a new start that tells no time
+        ({"b": one(2), "c": one(6, started_s=2500.0)}, 26),  # a process can't count back
+        ({"b": one(4, started_s=2600.0), "c": one(9, started_s=None)}, 33),  # a start that is not told this time
     ]
     for number, (seen, arrivals) in enumerate(steps):
         reading = joined.join("llm/chat", seen, at_s=2001.0 + number)
         assert reading.arrivals == arrivals, number
         assert reading.in_flight == len(seen)
         assert reading.started_s == 2001.0
+
+
+def test_processes_that_answer_in_turn_are_told_apart() -> None:
+    joined = JoinedForeignGateways()
+    for number in range(10):
+        first = joined.join("s", {"a": one(500 + number, started_s=1000.0)}, at_s=2001.0)
+        second = joined.join("s", {"a": one(80 + number, started_s=1001.0)}, at_s=2001.0)
+        assert (first.arrivals, second.arrivals) == (max(0, 2 * number - 1 + (number == 0)), 2 * number)
+
+
+def test_without_a_start_a_count_that_runs_back_is_a_new_start() -> None:
+    joined = JoinedForeignGateways()
+    told = [joined.join("s", {"a": one(value, started_s=None)}, at_s=2001.0).arrivals for value in (50, 53, 2, 4)]
+    assert told == [0, 3, 5, 7]
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=30))

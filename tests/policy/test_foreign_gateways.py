@@ -113,3 +113,29 @@ def test_a_service_at_zero_that_can_not_be_seen_wakes_for_what_it_would_wake_for
     while world.now_s < at_zero_s + 300.0:
         world.tick()
     assert world.targets[CHAT, "default"] == replicas
+
+
+def test_a_long_request_that_only_its_replica_sees_is_not_idle() -> None:
+    """Behind a gateway whose series have other labels, or that tells no requests in flight."""
+    scaled = service(bounds=Bounds(min_replicas=0, max_replicas=4), idle=IdlePolicy(after_s=60.0, min_uptime_factor=0))
+    world = World(services=(scaled,), models=models(rps=10.0))
+    world.start(1)
+    (name,) = world.ready()
+    world.engines[name].running = 1.0
+    for _ in range(60):
+        world.gateways = {CHAT: reading(world, 0.0, at_least=True)}
+        world.engines[name].tokens += 50  # it is being answered
+        assert sum(each.replicas for each in world.tick().targets()) == 1
+
+
+def test_a_replica_that_can_not_be_read_is_not_idle_behind_one_that_tells_the_least() -> None:
+    world = World(models=models(rps=10.0))
+    world.start(4)
+    run(world, at_gateway=35.0, at_replicas=35.0, ticks=10, at_least=True)
+    for name in world.ready()[:2]:
+        world.engines[name].fault = Unknown(UnknownReason.TIMEOUT)
+    counted = 0.0
+    for _ in range(60):
+        world.gateways = {CHAT: reading(world, counted, at_least=True)}
+        part = world.tick(17.0)
+        assert sum(each.replicas for each in part.targets()) >= 3, part.binding
