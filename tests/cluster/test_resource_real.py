@@ -173,6 +173,18 @@ BAD = [
         "leave workerGroup out",
         id="a worker group of nothing",
     ),
+    pytest.param(
+        {"gateway": {"type": "Envoy"}},
+        "spec.gateway",
+        "of another's gateway the pods have to be named: selector is missing",
+        id="a gateway of others without its pods",
+    ),
+    pytest.param(
+        {"gateway": {"matchLabels": {"model_name": "chat"}}},
+        "spec.gateway.matchLabels",
+        "are for the gateways of others; ours tells its services apart by itself",
+        id="labels on the page of our own gateway",
+    ),
     pytest.param({"metrics": {"port": 0}}, "spec.metrics.port", "greater than or equal to 1", id="port number"),
     pytest.param({"metrics": {"port": "HTTP"}}, "spec.metrics.port", "should match", id="port name"),
     pytest.param({"unschedulableDeadline": "0s"}, "spec.unschedulableDeadline", "more than 0s", id="no deadline"),

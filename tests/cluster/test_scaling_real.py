@@ -23,7 +23,7 @@ from adapters.kubernetes.targets import Targeted, Targets
 from autoscaler.domain.plan import VariantTarget
 from autoscaler.domain.resource import AutoscalerResource, Mode, TargetRef, VariantSource
 from autoscaler.domain.service import DeviceRequest, Service, ServiceId, Slo, Variant
-from autoscaler.ports import ConflictError, RefusedError
+from autoscaler.ports import ConflictError, RefusedError, UnavailableError
 from tests.cluster.api import MERGE, ApiError, Json
 from tests.cluster.processes import wait_for
 from tests.cluster.running import Cluster
@@ -114,6 +114,14 @@ class Acting:
 Act = Callable[..., Acting]
 
 
+def _is_known(scalers: ForeignScalers) -> bool:
+    try:
+        scalers.all()
+    except UnavailableError:
+        return False
+    return True
+
+
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
     """One of its own for each test."""
@@ -130,6 +138,7 @@ def act(cluster: Cluster, namespace: str) -> Iterator[Act]:
         api = api or KubernetesApi.of_kubeconfig(cluster.kubeconfig)
         scalers = ForeignScalers(api, now_s=time, namespace=namespace)
         scalers.start()
+        wait_for(partial(_is_known, scalers), "rival scalers are known")
         targets = Targets(api, now_s=time, namespace=namespace)
         opened.append(Acting(namespace, ref, targets, scalers, api, **more))
         return opened[-1]
