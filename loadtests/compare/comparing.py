@@ -14,7 +14,7 @@ from loadtests.compare.exports import to_csv, to_json
 from loadtests.compare.findings import CaseFindings, Pick, case_findings, pick
 from loadtests.compare.page import comparison_page
 from loadtests.compare.records import Record
-from loadtests.compare.rounds import closer_runs, first_runs
+from loadtests.compare.rounds import closer_runs, first_runs, surer_runs
 from loadtests.compare.standings import standings
 from loadtests.compare.store import Store
 from loadtests.compare.study import Run, Study
@@ -45,6 +45,8 @@ def compare(study: Study, *, runs_folder: Path, jobs: int, backend: str, console
         for turn in range(study.refinements):
             closer = closer_runs(study, records)
             records += perform(closer, f"nearer to the best settings, {turn + 1} of {study.refinements}")
+        if surer := surer_runs(study, records):
+            records += perform(surer, "the best settings on all seeds")
     return comparison_of(study, records)
 
 

@@ -59,8 +59,10 @@ def standings(records: Iterable[Record]) -> list[Standing]:
 
 
 def best_setting(stood: Sequence[Standing], *, target: float) -> Standing | None:
-    """The cheapest that keeps the promise; None: none does."""
-    return min((each for each in stood if each.attains(target)), key=lambda each: each.gpu_hours, default=None)
+    """The cheapest that keeps the promise; None: none does. What was run on fewer seeds than others doesn't count."""
+    most = max((each.seeds for each in stood), default=0)
+    sure = [each for each in stood if each.seeds == most and each.attains(target)]
+    return min(sure, key=lambda each: each.gpu_hours, default=None)
 
 
 def geometric_mean(values: Sequence[float]) -> float:

@@ -11,8 +11,10 @@ from loadtests.compare.records import Record
 from loadtests.compare.study import OurPolicy, Run
 
 _ROOT = Path(__file__).resolve().parents[2]
-# What a rival's run depends on, and what the controller's does besides: other code may change and records stay.
-_WORLD = ("adapters/simulation", "loadtests/simulation", "loadtests/rivals", "loadtests/bounds", "loadtests/workloads")
+# What runs depend on: a rival's on a fluid fleet, which is swept on arrays; others' in the simulated world; ours
+# besides. Other code may change and records stay.
+_SWEEP = ("loadtests/rivals", "loadtests/bounds", "loadtests/workloads")
+_WORLD = (*_SWEEP, "adapters/simulation", "loadtests/simulation")
 _CONTROLLER = ("autoscaler", "predictors")
 
 
@@ -44,8 +46,10 @@ class Store:
 
 def key_of(run: Run) -> str:
     """A text that differs wherever a record would."""
-    ours = isinstance(run.policy, OurPolicy)
-    code = code_of(_WORLD + _CONTROLLER) if ours else code_of(_WORLD)
+    if isinstance(run.policy, OurPolicy):
+        code = code_of(_WORLD + _CONTROLLER)
+    else:
+        code = code_of(_SWEEP if run.case.engine is None else _WORLD)
     return hashlib.sha256(repr((run.case.name, run.case.fingerprint, run.policy, run.seed, code)).encode()).hexdigest()
 
 

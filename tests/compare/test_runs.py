@@ -14,11 +14,12 @@ from autoscaler.codec import encode
 from loadtests.compare.choosing import Choice, study_of
 from loadtests.compare.executing import BackendError, execute
 from loadtests.compare.records import Record, bucket_length_s, means, sums
-from loadtests.compare.rounds import closer_runs, first_runs, settings_tried
+from loadtests.compare.rounds import closer_runs, first_runs, settings_tried, surer_runs
 from loadtests.compare.running import fluid_misses, perform
+from loadtests.compare.standings import best_setting, standings
 from loadtests.compare.store import Store, key_of
 from loadtests.compare.study import RivalPolicy, Run, Study
-from loadtests.rivals.roster import RIVALS
+from loadtests.rivals.roster import RIVALS, rival
 from loadtests.rivals.sweep import share_in_time
 
 
@@ -147,3 +148,28 @@ def test_buckets_cover_the_run() -> None:
     assert means(values, 4).tolist() == [1.5, 5.5, 8.5]
     assert bucket_length_s(600.0, step_s=15.0) == 15
     assert bucket_length_s(7 * 86400.0, step_s=15.0) == 840
+
+
+def test_the_best_setting_is_searched_on_one_seed_and_judged_on_all(study: Study, tmp_path: Path) -> None:
+    first, second = study.seeds
+    default = rival("static peak").knob.default
+    runs = [each for each in first_runs(study) if each.policy.label == "static peak"]
+    assert {_knob(each) for each in runs if each.seed == second} == {default}
+    records = execute(runs, store=Store(tmp_path), jobs=1, backend="loky", told=quiet)
+    surer = [each for each in surer_runs(study, records) if each.policy.label == "static peak"]
+    assert {each.seed for each in surer} == {second}
+    records += execute(surer, store=Store(tmp_path), jobs=1, backend="loky", told=quiet)
+    stood = standings(records)
+    best = best_setting(stood, target=study.target)
+    assert best is not None
+    assert best.seeds == len(study.seeds)
+    assert best.attains(study.target)
+    alone = best_setting(standings(each for each in records if each.seed == first), target=study.target)
+    assert alone is not None
+    assert alone.knob in {_knob(each) for each in surer} | {default}
+    assert not [each for each in surer_runs(study, records) if each.policy.label == "static peak"]
+
+
+def _knob(run: Run) -> float:
+    assert isinstance(run.policy, RivalPolicy)
+    return run.policy.knob
