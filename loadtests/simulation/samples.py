@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from autoscaler.domain.reading import EngineReading, Histogram, is_known
 
@@ -13,10 +14,12 @@ Sums = Mapping[str, tuple[float, float]]
 @dataclass(frozen=True, slots=True)
 class Sample:
     """By replica, where it told: gauges, and sums since its engine's start as (count, total). ``held``: requests in
-    front of the replicas.
+    front of the replicas. ``at_s``: when the newest of the pages was made; ``counted_s``: when they were on average,
+    which is how far their counts reach.
     """
 
     at_s: float
+    counted_s: float
     ready: tuple[str, ...]
     running: Mapping[str, float]
     waiting: Mapping[str, float]
@@ -28,10 +31,13 @@ class Sample:
     outputs: Sums
 
     @classmethod
-    def of(cls, pages: Mapping[str, EngineReading], *, at_s: float, ready: tuple[str, ...], held: float) -> Sample:
-        """From the pages that came."""
+    def of(
+        cls, pages: Mapping[str, EngineReading], *, made_s: Sequence[float], ready: tuple[str, ...], held: float
+    ) -> Sample:
+        """From the pages that came, made at these times of the run; without pages, the time of the look."""
         return cls(
-            at_s=at_s,
+            at_s=max(made_s),
+            counted_s=fmean(made_s),
             ready=ready,
             running=_gauge(pages, "running"),
             waiting=_gauge(pages, "waiting"),

@@ -61,11 +61,12 @@ class Sightings:
         if ready and not pages:
             return
         clock = self._world.clock
-        at_s = max((page.at_s for page in pages.values()), default=clock.now_s()) - clock.begin_s
+        made_s = [page.at_s - clock.begin_s for page in pages.values()] or [clock.elapsed_s]
+        at_s = max(made_s)
         if self._samples and at_s <= self._samples[-1].at_s:
             return
         held = float(self._world.cluster.fleet(SERVICE).gateway().waiting)
-        self._samples.append(Sample.of(pages, at_s=at_s, ready=ready, held=held))
+        self._samples.append(Sample.of(pages, made_s=made_s, ready=ready, held=held))
         if self._samples[0].at_s < at_s - 2 * _KEPT_S:
             self._samples = self._samples[bisect_left(self._samples, at_s - _KEPT_S, key=_at_s) :]
 
@@ -90,10 +91,11 @@ class Sight:
         newest = self._newest()
         if isinstance(newest, Unknown):
             return newest
-        since_s = max(0.0, newest.at_s - window_s)
-        if newest.at_s <= since_s:
+        until_s = newest.counted_s
+        since_s = max(0.0, until_s - window_s)
+        if until_s <= since_s:
             return _NOTHING
-        return (_at(self._arrived, newest.at_s) - _at(self._arrived, since_s)) / (newest.at_s - since_s)
+        return (_at(self._arrived, until_s) - _at(self._arrived, since_s)) / (until_s - since_s)
 
     def in_flight(self, window_s: float) -> Measured:
         """See ``Seen``."""

@@ -49,6 +49,42 @@ def test_collected_pages_have_phase_and_lag(now_s: float, age_s: float) -> None:
     assert reading.arrivals_stock == pytest.approx(10 * (now_s - age_s), abs=10)
 
 
+def ages_s(world: SmallWorld, metrics: SimulatedSource) -> list[float]:
+    seen = metrics.read(world.cluster.snapshot())
+    readings = [*seen.engines.values(), *seen.gateways.values()]
+    return [world.clock.now_s() - each.at_s for each in readings if not isinstance(each, Unknown)]
+
+
+@pytest.mark.parametrize("looks_s", [pytest.param(600.0, id="with the ticks"), pytest.param(607.3, id="between them")])
+def test_a_collectors_targets_are_spread_over_its_interval(looks_s: float) -> None:
+    """At any time, pages are of all ages up to an interval, about half of one on average."""
+    world = small_world(ready=100)
+    metrics = source(world, Scraping(interval_s=16.0), gateway=True)
+    world.at(looks_s)
+    ages = ages_s(world, metrics)
+    assert len(ages) == 101
+    assert 0 <= min(ages) < 2
+    assert 14 < max(ages) < 16
+    assert sum(ages) / len(ages) == pytest.approx(8.0, abs=1.5)
+    assert max(ages.count(age) for age in ages) < 20
+
+
+def test_a_target_keeps_its_phase_and_another_seed_gives_others() -> None:
+    found = []
+    for seed in (3, 3, 4):
+        world = small_world(ready=20)
+        metrics = SimulatedSource(
+            clock=world.clock, cluster=world.cluster, scraping=Scraping(interval_s=30.0), seed=seed
+        )
+        ages = []
+        for at_s in (100.0, 400.0):
+            world.at(at_s)
+            ages.append(ages_s(world, metrics))
+        assert ages[0] == pytest.approx(ages[1])
+        found.append(ages[0])
+    assert found[0] == found[1] != found[2]
+
+
 def test_nothing_is_known_before_the_first_scrape() -> None:
     world = small_world(ready=1)
     metrics = source(world, Scraping(interval_s=30.0, phase_s=5.0, lag_s=1.0), gateway=True)
@@ -91,7 +127,7 @@ def test_a_new_engine_tells_that_it_started() -> None:
 def test_a_scrape_sees_what_was_there_when_it_was_made() -> None:
     """Order of one moment: the world moves, then scrapes are made, then runs note themselves."""
     world = small_world(ready=1)
-    metrics = source(world, Scraping(interval_s=10.0))
+    metrics = source(world, Scraping(interval_s=10.0, phase_s=0.0))
     world.clock.after(20.0, lambda: world.cluster.crash(NAME), Order.WORLD)
     world.at(20.0)
     assert metrics.read(world.cluster.snapshot()).engines == {}
@@ -112,6 +148,7 @@ def test_a_gateway_counts_on_without_replicas() -> None:
         pytest.param({"interval_s": 0.0}, "interval_s", id="no interval"),
         pytest.param({"lag_s": 5.0}, "lag_s", id="lag without an interval"),
         pytest.param({"interval_s": 15.0, "phase_s": -1.0}, "phase_s", id="negative phase"),
+        pytest.param({"phase_s": 0.0}, "phase_s", id="phase without an interval"),
         pytest.param({"missing": 1.0}, "missing", id="nothing ever comes"),
     ],
 )
