@@ -66,6 +66,11 @@ class VirtualClock:
             self._now_s = max(self._now_s, at_s)
         self._woken = False
 
+    def let_pass(self, until_s: float) -> None:
+        """Let everything up to ``until_s`` happen; nobody waits whom an event could wake."""
+        while self._now_s < until_s or (self._events and self._events[0].at_s <= until_s):
+            self.wait_until(until_s)
+
     def wake(self) -> None:
         """End the present (or else the next) wait at once."""
         self._woken = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,6 +61,8 @@ class SimulatedCluster:
         self._records: dict[str, Record] = {}
         self._numbers = dict.fromkeys(self._kinds, 0)
         self._served_until_s = dict.fromkeys(self._served, -1.0)
+        self._open: Counter[ServiceId] = Counter()
+        self._when_none_is_open: dict[ServiceId, Callable[[], None]] = {}
         self._ended: list[tuple[ServiceId, Stay]] = []
         self._shown: tuple[tuple[Replica, ...], tuple[Target, ...]] | None = None
         self.changes: list[tuple[float, ServiceId, int]] = []
@@ -129,12 +131,23 @@ class SimulatedCluster:
             self._served_until_s[service] = now_s
         return fleet
 
+    def open(self, service: ServiceId) -> int:
+        """Replicas that take requests."""
+        return self._open[service]
+
+    def when_none_is_open(self, service: ServiceId, told: Callable[[], None]) -> None:
+        """Call it whenever the last replica that took requests does so no more, and now where there is none."""
+        self._when_none_is_open[service] = told
+        if not self._open[service]:
+            told()
+
     def crash(self, name: str) -> None:
         """A ready replica's engine ends; requests on it are lost. It is started again after a while."""
         record = self._records[name]
         if record.phase is Phase.READY and record.index is not None:
             self.fleet(record.service).remove(record.index)
             self._failed(record)
+            self._takes_no_more(record.service)
 
     def set_schedulable(self) -> None:
         """Places are given again, first to who waits longest."""
@@ -215,6 +228,7 @@ class SimulatedCluster:
         fleet = self.fleet(record.service)
         record.index = record.kind.add() if record.kind.add is not None else fleet.add()
         fleet.open(record.index)
+        self._open[record.service] += 1
         record.ready_s = self._clock.now_s()
         record.change(Phase.READY)
         self._shown = None
@@ -238,6 +252,12 @@ class SimulatedCluster:
         if not self._end_if_drained(record):
             limit_s = self._served[record.service].drain_limit_s
             self._clock.after(limit_s, lambda: self._cut_off(record) if record.turn == turn else None)
+        self._takes_no_more(record.service)
+
+    def _takes_no_more(self, service: ServiceId) -> None:
+        self._open[service] -= 1
+        if not self._open[service] and service in self._when_none_is_open:
+            self._when_none_is_open[service]()
 
     def _cut_off(self, record: Record) -> None:
         if not self._end_if_drained(record) and record.index is not None:

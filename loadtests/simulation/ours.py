@@ -86,10 +86,11 @@ def control(world: World, ours: Ours, *, told: Told) -> None:
         journal=HandoverJournal(),
         observer=told,
     )
+    world.hang_doorbells()
     changes = sorted((each.from_s, each.until_s) for each in setup.faults if each.kind is FaultKind.LEADER_CHANGE)
     for ends_s, next_s in [*changes, (setup.duration_s, setup.duration_s)]:
         build_controller(ports=ports, plans=lambda: plans, models=_models(ours, world)).run(until_s=begin_s + ends_s)
-        world.clock.wait_until(begin_s + next_s)
+        world.clock.let_pass(begin_s + next_s)
 
 
 def _service(settings: Settings, service: ServiceId, setup: Setup) -> Service:

@@ -21,6 +21,7 @@ from adapters.simulation.source import Scraping, SimulatedSource
 from autoscaler.domain.cluster import Phase
 from autoscaler.domain.service import ServiceId, Slo
 from autoscaler.ports import Inventory, MetricsSource, ReplicaActuator
+from loadtests.simulation.doorbell import Doorbell
 from loadtests.simulation.scoring import FluidJudge, Judge, RequestJudge
 from loadtests.simulation.setup import BatchServing, EngineServing, Serving, Setup
 
@@ -89,9 +90,15 @@ class World:
         )
         return FaultySource(source, clock=self.clock, faults=self.setup.faults)
 
+    def hang_doorbells(self) -> None:
+        """From now on the gateway, where there is one, wakes who waits on the clock when requests begin to be held."""
+        if self.setup.gateway:
+            for part in self.parts:
+                Doorbell(self.clock, self.cluster, part.service, part.setup.serving)
+
     def finish(self) -> None:
         """Let the rest of the run happen."""
-        self.clock.wait_until(self.clock.begin_s + self.setup.duration_s)
+        self.clock.let_pass(self.clock.begin_s + self.setup.duration_s)
         for part in self.parts:
             self.cluster.fleet(part.service)
 

@@ -75,3 +75,16 @@ def test_a_rhythm_does_not_drift() -> None:
 def test_no_time_is_refused(at_s: float) -> None:
     with pytest.raises(ValueError, match="finite"):
         VirtualClock().at(at_s, lambda: None)
+
+
+def test_time_passes_whoever_is_woken() -> None:
+    clock, seen = VirtualClock(begin_s=0.0), list[float]()
+    clock.at(4.0, clock.wake)
+    for at_s in (6.0, 10.0, 10.5):
+        clock.at(at_s, lambda: seen.append(clock.now_s()))
+    clock.at(10.0, clock.wake)
+    clock.let_pass(10.0)
+    assert (clock.now_s(), seen) == (10.0, [6.0, 10.0])
+    clock.let_pass(10.0)
+    clock.wait_until(20.0)
+    assert (clock.now_s(), seen) == (20.0, [6.0, 10.0, 10.5])
