@@ -14,6 +14,7 @@ from adapters.simulation.step_times import EngineShape, StepTimes
 from autoscaler.config import ConfigError
 from autoscaler.config.loading import load_text
 from autoscaler.config.schema import FileSection
+from autoscaler.config.units import format_duration
 from autoscaler.domain.service import Bounds, Service, Slo
 from loadtests.compare.engines import measured
 from loadtests.compare.study import FLUID_TTFT_S, OURS, Case, EngineModel, OurPolicy, RivalPolicy, Study
@@ -45,6 +46,7 @@ class ChoiceError(ValueError):
 class Choice:
     """The options of the command, as typed. ``config``: None for the shipped defaults. ``peak_replicas``: None for
     what the configuration allows. ``days``: (first, past the last), None for all. ``tried``: KEY=VALUE,VALUE each.
+    ``warmup_s``: at the begin, served and not scored.
     """
 
     traces: Sequence[str]
@@ -61,6 +63,7 @@ class Choice:
     knob_values: int
     refinements: int
     metric_lag_s: float
+    warmup_s: float = 0.0
 
 
 def study_of(choice: Choice) -> Study:
@@ -68,6 +71,12 @@ def study_of(choice: Choice) -> Study:
     text = SHIPPED.text if choice.config is None else _text(choice.config)
     service = _service(text, source=str(choice.config or "the shipped defaults"))
     workloads = [_cut(_workload(word), choice.days) for word in choice.traces]
+    for workload in workloads:
+        if not 0 <= choice.warmup_s < workload.duration_s or choice.warmup_s % 1:
+            raise ChoiceError(
+                f"--warmup must be whole seconds and shorter than the traffic of {workload.name} "
+                f"({format_duration(workload.duration_s)}), got {format_duration(choice.warmup_s)}"
+            )
     boots_s = choice.boots_s or (service.startup_s,)
     bounds = service.bounds if choice.peak_replicas is None else _bounds_over(choice.peak_replicas)
     cases = [
@@ -147,6 +156,7 @@ def _case(workload: AnyWorkload, boot_s: float, *, service: Service, bounds: Bou
             slo=service.slo,
             bounds=bounds,
             metric_lag_s=choice.metric_lag_s,
+            warmup_s=int(choice.warmup_s),
             engine=EngineModel(times=times, shape=shape, curve=found.curve, service_s=found.service_s),
         )
     if choice.capacity_rps is None:
@@ -166,6 +176,7 @@ def _case(workload: AnyWorkload, boot_s: float, *, service: Service, bounds: Bou
         slo=_fluid_slo(service.slo),
         bounds=bounds,
         metric_lag_s=choice.metric_lag_s,
+        warmup_s=int(choice.warmup_s),
     )
 
 

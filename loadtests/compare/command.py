@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from autoscaler.commands.output import Output, fail
+from autoscaler.config.units import parse_duration
 
 
 class Model(StrEnum):
@@ -60,6 +61,13 @@ def compare(
         list[str] | None, typer.Option("--try", help="A setting of ours to try: intervalSeconds=5,15 .")
     ] = None,
     metric_lag: Annotated[float, typer.Option(min=0.0, help="Age in seconds of what a metrics server shows.")] = 15.0,
+    warmup: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION",
+            help="So much of the traffic's begin is served and not scored, for whoever decides and for the bound: 30m.",
+        ),
+    ] = "0s",
     out: Annotated[Path, typer.Option(help="Where report, tables and the runs are kept.")] = Path("comparison"),
     jobs: Annotated[int, typer.Option(help="Processes at once; -1: one on each core.")] = -1,
     backend: Annotated[Backend, typer.Option(help="This machine's cores, or a Ray cluster.")] = Backend.LOKY,
@@ -93,8 +101,16 @@ def compare(
         knob_values=knobs,
         refinements=refine,
         metric_lag_s=metric_lag,
+        warmup_s=_duration("--warmup", warmup),
     )
     compare_and_show(choice, out=out, jobs=jobs, backend=backend.value, output=output)
+
+
+def _duration(option: str, text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        fail(f"{option}: {error}, got {text!r}")
 
 
 def _days(text: str) -> tuple[float, float]:

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
+from autoscaler.config.units import format_duration
 from loadtests.compare.charts import frontier_chart, missed_chart, replica_chart
 from loadtests.compare.findings import CaseFindings, Pick, shown
 from loadtests.compare.records import Record
@@ -70,10 +71,11 @@ def _section(study: Study, case: Case, records: Sequence[Record], found: CaseFin
     compared = [found.baseline, *[each for each in found.bests if each is not found.baseline][:1]]
     others = [(shown(each), _record(records, each, seed)) for each in compared]
     kind = "fluid fleet" if case.engine is None else "simulated engines"
+    warmup = f" The first {format_duration(case.warmup_s)} were served and not scored." if case.warmup_s else ""
     return Section(
         heading=case.name,
         about=f"{case.workload.about}. {kind.capitalize()}: a replica serves {case.capacity_rps:.3g} requests/s, "
-        f"{case.bounds.min_replicas} to {case.bounds.max_replicas} replicas.",
+        f"{case.bounds.min_replicas} to {case.bounds.max_replicas} replicas.{warmup}",
         bound=found.bound_name,
         notes=found.notes,
         columns=COLUMNS,

@@ -38,7 +38,10 @@ _STEP_S = 15.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Drawn:
+    """``scored``: the part of ``counts`` after the warm-up, which the bound is taken of."""
+
     counts: SecondCounts
+    scored: SecondCounts
     bound_hours: float
 
 
@@ -48,7 +51,7 @@ def perform(run: Run) -> Record:
     drawn = _drawn(run.case, run.seed)
     if run.case.engine is None and isinstance(run.policy, RivalPolicy):
         return _swept(run, run.policy, drawn, began_s)
-    result = simulate(_setup(run, drawn.counts), _decider(run, drawn.counts), seed=run.seed)
+    result = simulate(_setup(run, drawn.counts), _decider(run, drawn), seed=run.seed)
     score = result.score
     p99 = score.ttft_s[-1]
     return Record(
@@ -64,12 +67,14 @@ def perform(run: Run) -> Record:
         changes=result.changes,
         ttft_p99_s=float(p99) if math.isfinite(p99) else None,
         took_s=time.perf_counter() - began_s,
-        buckets=_buckets(result),
+        buckets=_buckets(result, warmup_s=run.case.warmup_s),
     )
 
 
 def facts_of(case: Case, counts: SecondCounts) -> Facts:
-    """What whoever sets a rival up knows: the truth about a replica, and of the peak for the static one."""
+    """What whoever sets a rival up knows: the truth about a replica and, for the static one, of the peak of ``counts``,
+    the traffic that is scored.
+    """
     engine = case.engine
     told = Facts(
         capacity_rps=case.capacity_rps,
@@ -99,17 +104,18 @@ def _with_engine(told: Facts, case: Case, engine: EngineModel) -> Facts:
 def _drawn(case: Case, seed: int) -> _Drawn:
     """Drawn once for the runs of a case that follow one another in a process; they are ordered so."""
     counts = case.workload.counts(seed)
+    scored = replace(counts, arrivals=counts.arrivals[case.warmup_s :])
     if case.engine is None:
-        bound = b60(counts.arrivals, capacity_rps=case.capacity_rps, boot_s=case.boot_s, min_replicas=1)
-        return _Drawn(counts, bound.replica_hours)
+        bound = b60(scored.arrivals, capacity_rps=case.capacity_rps, boot_s=case.boot_s, min_replicas=1)
+        return _Drawn(counts, scored, bound.replica_hours)
     soft = b_slo(
-        counts.arrivals,
+        scored.arrivals,
         case.engine.curve,
         boot_s=case.boot_s,
         max_replicas=case.bounds.max_replicas,
         allowed=1 - case.slo.share,
     )
-    return _Drawn(counts, soft.replica_hours)
+    return _Drawn(counts, scored, soft.replica_hours)
 
 
 def initial_replicas(case: Case, arrivals: NDArray[np.int64]) -> int:
@@ -144,6 +150,7 @@ def _setup(run: Run, counts: SecondCounts) -> Setup:
         kinds=(ReplicaKind(startup=Fixed(case.boot_s)),),
         initial=initial_replicas(case, counts.arrivals),
         scraping=Scraping() if read_by_itself or not case.metric_lag_s else _served(case.metric_lag_s),
+        warmup_s=float(case.warmup_s),
         record_s=_STEP_S,
     )
 
@@ -153,40 +160,44 @@ def _served(lag_s: float) -> Scraping:
     return Scraping(interval_s=lag_s)
 
 
-def _decider(run: Run, counts: SecondCounts) -> Ours | Rivalry:
+def _decider(run: Run, drawn: _Drawn) -> Ours | Rivalry:
     policy = run.policy
     if isinstance(policy, OurPolicy):
         return Ours(text=policy.text)
-    return Rivalry(contender=rival(policy.label), facts=facts_of(run.case, counts), knob=policy.knob)
+    return Rivalry(contender=rival(policy.label), facts=facts_of(run.case, drawn.scored), knob=policy.knob)
 
 
 def _swept(run: Run, policy: RivalPolicy, drawn: _Drawn, began_s: float) -> Record:
     case, arrivals = run.case, drawn.counts.arrivals
-    facts = facts_of(case, drawn.counts)
     setup = SweepSetup(
         counts=arrivals,
-        facts=facts,
+        facts=facts_of(case, drawn.scored),
         boot_s=round(case.boot_s),
         bounds=RivalBounds(min_replicas=case.bounds.min_replicas, max_replicas=case.bounds.max_replicas),
         begin_replicas=initial_replicas(case, arrivals),
         metric_lag_s=case.metric_lag_s,
     )
     result = sweep_run(rival(policy.label), policy.knob, setup)
-    requests = float(arrivals.sum())
-    ready = result.ready[1:]
+    hours, changes = result.replica_hours, result.changes
+    if case.warmup_s:
+        # Nobody sees what is to come: a run of the warm-up alone is the begin of this one, to the second.
+        begin = sweep_run(rival(policy.label), policy.knob, replace(setup, counts=arrivals[: case.warmup_s]))
+        hours, changes = hours - begin.replica_hours, changes - begin.changes
+    missed = fluid_misses(arrivals, result.ready[1:] * case.capacity_rps, patience_s=case.patience_s)
+    arrivals, ready = drawn.scored.arrivals, result.ready[1 + case.warmup_s :]
+    missed = missed[case.warmup_s :]
     per_bucket = int(bucket_length_s(len(arrivals), step_s=_STEP_S))
-    missed = fluid_misses(arrivals, ready * case.capacity_rps, patience_s=case.patience_s)
     return Record(
         case=case.name,
         policy=policy.label,
         knob=policy.knob,
         seed=run.seed,
-        requests=requests,
-        missed=(1 - result.share_in_slo) * requests,
-        gpu_hours=result.replica_hours,
+        requests=float(arrivals.sum()),
+        missed=float(missed.sum()),
+        gpu_hours=hours,
         bound_hours=drawn.bound_hours,
         hours=len(arrivals) / 3600,
-        changes=result.changes,
+        changes=changes,
         ttft_p99_s=None,
         took_s=time.perf_counter() - began_s,
         buckets=Buckets(
@@ -214,14 +225,16 @@ def fluid_misses(arrivals: NDArray[np.int64], served_rps: Floats, *, patience_s:
     return late
 
 
-def _buckets(result: RunResult) -> Buckets:
+def _buckets(result: RunResult, *, warmup_s: int) -> Buckets:
+    """Of the scored part."""
     line = result.timeline
+    scored = line.at_s > warmup_s if warmup_s else np.ones(len(line.at_s), dtype=np.bool_)
     length_s = bucket_length_s(result.scored_s, step_s=_STEP_S)
     per_bucket = round(length_s / _STEP_S)
     return Buckets(
         bucket_s=length_s,
-        demand_rps=means(line.demand_rps, per_bucket),
-        ready=means(line.ready, per_bucket),
-        starting=means(line.starting, per_bucket),
-        missed=sums(line.missed, per_bucket),
+        demand_rps=means(line.demand_rps[scored], per_bucket),
+        ready=means(line.ready[scored], per_bucket),
+        starting=means(line.starting[scored], per_bucket),
+        missed=sums(line.missed[scored], per_bucket),
     )

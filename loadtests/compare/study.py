@@ -31,7 +31,8 @@ class Case:
 
     ``capacity_rps``: requests/s that a replica serves within the SLO. ``boot_s``: from the order of a replica to its
     being ready. ``metric_lag_s``: age of what policies see that read a metrics server; others fetch fresh pages.
-    ``engine``: None for the fluid model. Two cases are equal when all runs of them would be.
+    ``warmup_s``: whole seconds at the begin that are served and not scored. ``engine``: None for the fluid model. Two
+    cases are equal when all runs of them would be.
     """
 
     workload: AnyWorkload
@@ -40,6 +41,7 @@ class Case:
     slo: Slo
     bounds: Bounds
     metric_lag_s: float = 15.0
+    warmup_s: int = 0
     engine: EngineModel | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -75,6 +77,7 @@ class Case:
             self.slo,
             self.bounds,
             self.metric_lag_s,
+            self.warmup_s,
             told,
         )
         return hashlib.sha256(repr(parts).encode()).hexdigest()
