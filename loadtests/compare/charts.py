@@ -67,7 +67,7 @@ def frontier_chart(found: CaseFindings, *, target: float) -> go.Figure:
     figure.add_hline(y=1 - target, line={"color": OURS_COLOUR, "dash": "dash", "width": 1})
     # On a logarithmic axis a label's place is given as a logarithm, a line's is not.
     figure.add_annotation(
-        text=f"promised: {target:.4g} in SLO",
+        text=f"promised: {100 * target:.4g} % in SLO",
         font={"color": OURS_COLOUR},
         showarrow=False,
         x=1.0,

@@ -18,7 +18,7 @@ from autoscaler.config.units import format_duration
 from autoscaler.domain.service import Bounds, Service, Slo
 from loadtests.compare.engines import measured
 from loadtests.compare.study import FLUID_TTFT_S, OURS, Case, EngineModel, OurPolicy, RivalPolicy, Study
-from loadtests.rivals.roster import RIVALS, rival
+from loadtests.rivals.roster import ENGINE_RIVALS, RIVALS, rival
 from loadtests.simulation.ours import SHIPPED
 from loadtests.workloads.choosing import AnyWorkload, chosen_workload
 from loadtests.workloads.workload import fitted_to_peak
@@ -26,6 +26,8 @@ from loadtests.workloads.workload import fitted_to_peak
 # Without a word on it, the busiest minute takes so much of the most replicas allowed.
 _PEAK_SHARE = 0.8
 _BOUNDS_OVER_PEAK = 1.25
+# A setting far outside what is swept is a slip: a percentage for a share, say.
+_KNOB_OVER_SWEPT = 10
 _NAMES = {
     "static": "static peak",
     "hpa": "HPA, request rate",
@@ -68,6 +70,7 @@ class Choice:
 
 def study_of(choice: Choice) -> Study:
     """The study of these options. Raises ChoiceError."""
+    _check(choice)
     text = SHIPPED.text if choice.config is None else _text(choice.config)
     service = _service(text, source=str(choice.config or "the shipped defaults"))
     workloads = [_cut(_workload(word), choice.days) for word in choice.traces]
@@ -87,8 +90,8 @@ def study_of(choice: Choice) -> Study:
     names = [case.name for case in cases]
     if len(set(names)) != len(names):
         raise ChoiceError(f"--trace and --boot: each may be given once, got {', '.join(names)}")
-    baseline = policy_of(choice.baseline)
-    rivals = [policy_of(name).label for name in choice.rivals] or [each.name for each in RIVALS]
+    baseline = _named("--baseline", choice.baseline)
+    rivals = [_named("--policy", name).label for name in choice.rivals] or [each.name for each in RIVALS]
     return Study(
         cases=tuple(cases),
         ours=(OurPolicy(label=OURS, text=text), *_changed(text, choice.tried)),
@@ -105,17 +108,52 @@ def policy_of(word: str) -> RivalPolicy:
     name, _, setting = word.partition(":")
     try:
         contender = rival(_NAMES.get(name.strip().lower(), name.strip()))
-    except ValueError as error:
-        raise ChoiceError(f"{error}; or short: {', '.join(_NAMES)}") from None
+    except ValueError:
+        known = "; ".join(each.name for each in ENGINE_RIVALS)
+        raise ChoiceError(f"no rival {name!r}; there are: {known}; or short: {', '.join(_NAMES)}") from None
+    knob = contender.knob
     if not setting:
-        return RivalPolicy(label=contender.name, knob=contender.knob.default)
+        return RivalPolicy(label=contender.name, knob=knob.default)
+    key, equals, number = setting.rpartition("=")
+    if equals and key.strip() not in (knob.name, knob.name.partition(",")[0]):
+        raise ChoiceError(f"{word!r}: the knob of {contender.name} is its {knob.name.partition(',')[0]!r}, got {key!r}")
+    low, high = min(knob.values), _KNOB_OVER_SWEPT * max(knob.values)
+    low = low / _KNOB_OVER_SWEPT if low > 0 else low
     try:
-        value = float(setting.rpartition("=")[2])
+        value = float(number)
     except ValueError:
         value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise ChoiceError(f"{word!r}: {contender.knob.name} must be a number above 0, got {setting!r}")
+    if not low <= value <= high:
+        raise ChoiceError(
+            f"{word!r}: {knob.name} must be a number from {low:g} to {high:g} (default {knob.default:g}), got "
+            f"{number!r}"
+        )
     return RivalPolicy(label=contender.name, knob=value)
+
+
+def _named(option: str, word: str) -> RivalPolicy:
+    try:
+        return policy_of(word)
+    except ChoiceError as error:
+        raise ChoiceError(f"{option}: {error}") from None
+
+
+def _check(choice: Choice) -> None:
+    """Every number within its range. Raises ChoiceError that names option, range and value."""
+    numbers: list[tuple[str, float, float, float]] = [("--boot", boot_s, 0, 86_400) for boot_s in choice.boots_s]
+    numbers += [
+        ("--seeds", choice.seeds, 1, 10_000),
+        ("--knobs", choice.knob_values, 1, 1000),
+        ("--refine", choice.refinements, 0, 20),
+        ("--metric-lag", choice.metric_lag_s, 0, 3600),
+    ]
+    if choice.peak_replicas is not None:
+        numbers.append(("--peak-replicas", choice.peak_replicas, 0.1, 100_000))
+    if choice.capacity_rps is not None:
+        numbers.append(("--capacity", choice.capacity_rps, 1e-6, 1e9))
+    for option, value, low, high in numbers:
+        if not low <= value <= high:
+            raise ChoiceError(f"{option} must be a number from {low:,g} to {high:,g}, got {value:g}")
 
 
 def _workload(word: str) -> AnyWorkload:
@@ -128,10 +166,15 @@ def _workload(word: str) -> AnyWorkload:
 def _cut(workload: AnyWorkload, days: tuple[float, float] | None) -> AnyWorkload:
     if days is None:
         return workload
+    first, last = days
     try:
-        return workload.cut(days[0] * 86400, min(workload.duration_s, days[1] * 86400))
-    except ValueError as error:
-        raise ChoiceError(f"--days: {error}") from error
+        return workload.cut(first * 86400, min(workload.duration_s, last * 86400))
+    except ValueError:
+        whole = workload.duration_s / 86400
+        raise ChoiceError(
+            f"--days must be FROM:TO with 0 <= FROM < TO, and FROM within the {whole:.3g} days of {workload.name}, got "
+            f"{first:g}:{last:g}"
+        ) from None
 
 
 def _case(workload: AnyWorkload, boot_s: float, *, service: Service, bounds: Bounds, choice: Choice) -> Case:
@@ -205,8 +248,10 @@ def _engine_parts(service: Service) -> tuple[StepTimes, EngineShape] | None:
 def _text(config: Path) -> str:
     try:
         return config.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ChoiceError(f"--config {config}: {error}") from error
+    except OSError as error:
+        raise ChoiceError(f"--config {config}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ChoiceError(f"--config {config}: no text in UTF-8: {error}") from error
 
 
 def _service(text: str, *, source: str) -> Service:

@@ -42,25 +42,23 @@ def compare(
     baseline: Annotated[str, typer.Option(help="What you run now, such as hpa:0.6 or keda:target=0.8.")] = "hpa",
     boot: Annotated[
         list[float] | None,
-        typer.Option(min=0.0, help="Seconds until a replica is ready; the service's startup if not given."),
+        typer.Option(help="Seconds until a replica is ready, from 0; the service's startup if not given."),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each with other random numbers.")] = 1,
+    seeds: Annotated[int, typer.Option(help="Runs of each with other random numbers.")] = 1,
     peak_replicas: Annotated[
         float | None,
-        typer.Option(min=0.1, help="Replicas that the busiest minute needs; by default 80 % of maxReplicas."),
+        typer.Option(help="Replicas that the busiest minute needs; by default 80 % of maxReplicas."),
     ] = None,
-    capacity: Annotated[
-        float | None, typer.Option(min=1e-6, help="Requests/s that a replica of the fluid model serves.")
-    ] = None,
+    capacity: Annotated[float | None, typer.Option(help="Requests/s that a replica of the fluid model serves.")] = None,
     model: Annotated[Model, typer.Option(help="What serves: a fluid, or engines step by step.")] = Model.AUTO,
     days: Annotated[str | None, typer.Option(metavar="FROM:TO", help="Only these days of the trace, from 0.")] = None,
     policy: Annotated[list[str] | None, typer.Option(help="A rival; by default all of them.")] = None,
-    knobs: Annotated[int, typer.Option(min=1, help="Settings of each rival's knob.")] = 9,
-    refine: Annotated[int, typer.Option(min=0, help="How often to halve around its best setting.")] = 1,
+    knobs: Annotated[int, typer.Option(help="Settings of each rival's knob.")] = 9,
+    refine: Annotated[int, typer.Option(help="How often to halve around its best setting.")] = 1,
     change: Annotated[
         list[str] | None, typer.Option("--try", help="A setting of ours to try: intervalSeconds=5,15 .")
     ] = None,
-    metric_lag: Annotated[float, typer.Option(min=0.0, help="Age in seconds of what a metrics server shows.")] = 15.0,
+    metric_lag: Annotated[float, typer.Option(help="Age in seconds of what a metrics server shows.")] = 15.0,
     warmup: Annotated[
         str,
         typer.Option(

@@ -20,10 +20,15 @@ from loadtests.compare.view import comparison_view
 def compare_and_show(choice: Choice, *, out: Path, jobs: int, backend: str, output: Output) -> None:
     """Run it, write its files below ``out``, and show it. Raises typer.Exit where it can't be run."""
     told = Console(stderr=True)
+    if jobs == 0 or jobs < -1:
+        fail(f"--jobs must be -1 (one on each core) or at least 1, got {jobs}")
     try:
+        out.mkdir(parents=True, exist_ok=True)
         compared = compare(study_of(choice), runs_folder=out / "runs", jobs=jobs, backend=backend, console=told)
     except (ChoiceError, BackendError) as error:
         fail(str(error))
+    except OSError as error:
+        fail(f"--out {out}: {error.strerror or error}")
     except KeyboardInterrupt:
         fail(f"interrupted; what was run is kept in {out / 'runs'}, and the same command continues")
     files = write_files(compared, out, made_by=shlex.join(["gpu-autoscaler", *sys.argv[1:]]))

@@ -155,9 +155,11 @@ def _pick_words(
         words.append(f"No setting tried keeps {target:.2%} in every case; this one misses least.")
     baseline = findings[0].baseline
     shares = ", ".join(f"{found.baseline.share_in_slo:.2%}" for found in findings)
-    verb = "saves" if saving >= 0 else "costs"
-    more = "" if saving >= 0 else " more"
-    words.append(f"Against {shown(baseline)} ({shares} in SLO) it {verb} {abs(saving):.1%} of the GPU-hours{more}.")
+    if abs(saving) <= TIE:
+        cost = f"it costs the same within {TIE:.0%}"
+    else:
+        cost = f"it saves {saving:.1%} of the GPU-hours" if saving > 0 else f"it costs {-saving:.1%} more GPU-hours"
+    words.append(f"Against {shown(baseline)} ({shares} in SLO) {cost}.")
     if any(not found.baseline.attains(target) for found in findings):
         words.append(
             "What runs now does not keep the promise in every case, so a part of its hours is missing from it."

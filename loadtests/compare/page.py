@@ -16,11 +16,11 @@ from loadtests.compare.findings import CaseFindings, Pick, shown
 from loadtests.compare.records import Record
 from loadtests.compare.standings import Standing
 from loadtests.compare.study import Case, Study
-from loadtests.compare.view import COLUMNS, case_rows
+from loadtests.compare.view import case_rows, columns_of
 from loadtests.rivals.roster import rival
 
 _PLOT_SETTINGS = {"displaylogo": False, "responsive": True, "displayModeBar": False}
-_SPELLS = 6
+_SPELLS_EACH = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,8 @@ def comparison_page(
         plotly=get_plotlyjs(),
         verdict=pick.words,
         kept=pick.kept,
-        target=f"{study.target:.4g}",
+        several=len(study.seeds) > 1,
+        target=f"{100 * study.target:.4g} %",
         lag=f"{study.cases[0].metric_lag_s:g}",
         sections=[_section(study, cases[found.case], records, found) for found in findings],
         policies=[_policy(name) for name in study.rivals],
@@ -68,7 +69,9 @@ def comparison_page(
 def _section(study: Study, case: Case, records: Sequence[Record], found: CaseFindings) -> Section:
     seed = study.seeds[0]
     ours = _record(records, found.ours, seed)
-    compared = [found.baseline, *[each for each in found.bests if each is not found.baseline][:1]]
+    # What runs now, and the best rival that did not do the very same.
+    other = [each for each in found.bests if _came_to(each) != _came_to(found.baseline)]
+    compared = [found.baseline, *other[:1]]
     others = [(shown(each), _record(records, each, seed)) for each in compared]
     kind = "fluid fleet" if case.engine is None else "simulated engines"
     warmup = f" The first {format_duration(case.warmup_s)} were served and not scored." if case.warmup_s else ""
@@ -78,7 +81,7 @@ def _section(study: Study, case: Case, records: Sequence[Record], found: CaseFin
         f"{case.bounds.min_replicas} to {case.bounds.max_replicas} replicas.{warmup}",
         bound=found.bound_name,
         notes=found.notes,
-        columns=COLUMNS,
+        columns=columns_of(found),
         rows=tuple(case_rows(found, target=study.target)),
         frontier=_html(frontier_chart(found, target=study.target)),
         replicas=_html(replica_chart(ours, others, capacity_rps=case.capacity_rps)),
@@ -86,6 +89,10 @@ def _section(study: Study, case: Case, records: Sequence[Record], found: CaseFin
         seed=seed,
         spells=tuple(_spells(ours, others)),
     )
+
+
+def _came_to(standing: Standing) -> tuple[float, float]:
+    return standing.gpu_hours, standing.missed
 
 
 def _counted(count: int, word: str) -> str:
@@ -108,28 +115,23 @@ def _record(records: Sequence[Record], standing: Standing, seed: int) -> Record:
 
 
 def _spells(ours: Record, others: Sequence[tuple[str, Record]]) -> list[tuple[str, ...]]:
-    """Where most was missed, by whoever: begin, who, how many, and the demand before and in it."""
-    found = []
+    """Where each missed most, in order of time: begin, who, how many, the demand before and in it, and the replicas."""
+    found: list[tuple[int, tuple[str, ...]]] = []
     for name, record in [("ours", ours), *others]:
         buckets = record.buckets
-        for place in np.argsort(buckets.missed)[::-1][:_SPELLS]:
+        for place in np.argsort(buckets.missed)[::-1][:_SPELLS_EACH].tolist():
             if buckets.missed[place] < 1:
                 break
             before = buckets.demand_rps[max(0, place - 1)]
-            found.append(
-                (
-                    float(buckets.missed[place]),
-                    (
-                        f"{place * buckets.bucket_s / 3600:.2f}",
-                        name,
-                        f"{buckets.missed[place]:.0f}",
-                        f"{before:.2f} → {buckets.demand_rps[place]:.2f}",
-                        f"{buckets.ready[place]:.1f}",
-                    ),
-                )
+            cells = (
+                f"{place * buckets.bucket_s / 3600:.2f}",
+                name,
+                f"{buckets.missed[place]:.0f}",
+                f"{before:.2f} → {buckets.demand_rps[place]:.2f}",
+                f"{buckets.ready[place]:.1f}",
             )
-    found.sort(key=lambda each: -each[0])
-    return [row for _, row in found[:_SPELLS]]
+            found.append((place, cells))
+    return [cells for _, cells in sorted(found)]
 
 
 def _html(figure: go.Figure) -> str:

@@ -65,10 +65,19 @@ def test_a_second_time_nothing_is_run_anew(out: Path) -> None:
     [
         (["--trace", "nowhere.csv"], "--trace nowhere.csv: no file"),
         (["--trace", "steps:1x60", "--days", "x:2"], "--days must be FROM:TO"),
-        (["--trace", "steps:1x60", "--baseline", "hpaa"], "no rival 'hpaa'"),
+        (["--trace", "steps:1x60", "--baseline", "hpaa"], "--baseline: no rival 'hpaa'"),
+        (["--trace", "steps:1x60", "--jobs", "0"], "--jobs must be -1 (one on each core) or at least 1, got 0"),
+        (["--trace", "steps:1x60", "--boot", "-5"], "--boot must be a number from 0 to 86,400, got -5"),
     ],
 )
 def test_what_is_wrong_ends_with_a_message(options: list[str], message: str, tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, ["compare", *options, "--out", str(tmp_path)])
     assert answer.exit_code == 2
     assert message in answer.stderr
+
+
+def test_a_folder_that_can_not_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    answer = CliRunner().invoke(app, ["compare", "--trace", "steps:1x60", "--out", str(tmp_path / "file" / "out")])
+    assert answer.exit_code == 2
+    assert f"--out {tmp_path / 'file' / 'out'}: Not a directory" in answer.stderr

@@ -95,8 +95,13 @@ def test_without_any_that_keeps_it_the_one_that_misses_least_is_picked() -> None
     chosen = pick([found(HPA, STATIC, stood("ours a=1", 140, 0.98), ours=(90, 0.97))], target=0.99)
     assert chosen.policy == "ours a=1"
     assert not chosen.kept
-    assert "costs 7.7% of the GPU-hours more" in " ".join(chosen.words)
+    assert "costs 7.7% more GPU-hours" in " ".join(chosen.words)
     assert "No setting tried keeps" in " ".join(chosen.words)
+
+
+def test_a_saving_of_less_than_a_tie_is_called_the_same() -> None:
+    near = dataclasses.replace(HPA, gpu_hours=100.5)
+    assert "it costs the same within 1%" in " ".join(pick([found(near, STATIC, ours=(100, 0.995))], target=0.99).words)
 
 
 def test_a_baseline_that_breaks_the_promise_is_said_to() -> None:
