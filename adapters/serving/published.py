@@ -71,19 +71,16 @@ def publication_of(publications: Publications, question: Question, *, now_s: flo
 
 def outdated(publication: Publication, *, now_s: float) -> NoNumber | None:
     """Why nothing of it may be relied on now; None where it may."""
-    told_at = datetime.fromtimestamp(publication.at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if publication.stale(now_s):
         return NoNumber(
             Withheld.STALE,
-            f"{_who(publication)} was last decided on at {told_at}, and after {publication.stale_after_s:g} s a "
-            "decision counts as stale; see whether the autoscaler's leader runs and what it logs; until then the "
-            "replicas stay as they are",
+            f"{_told(publication)}, and after {publication.stale_after_s:g} s a decision counts as stale; see whether "
+            "the autoscaler's leader runs and what it logs; until then the replicas stay as they are",
         )
     if publication.at_s - now_s > max(publication.stale_after_s, _CLOCKS_APART_S):
         return NoNumber(
             Withheld.STALE,
-            f"{_who(publication)} was last decided on at {told_at}, which has not come yet here; set the clocks of the "
-            "nodes that run the autoscaler",
+            f"{_told(publication)}, which has not come yet here; set the clocks of the nodes that run the autoscaler",
         )
     return None
 
@@ -156,6 +153,11 @@ def measured(publication: Publication, metric: str, value: Measured) -> float | 
 def not_loaded(error: UnavailableError) -> NoNumber:
     """No service is known yet."""
     return NoNumber(Withheld.NOT_LOADED, f"the services are not known yet ({error}); this passes once they are read")
+
+
+def _told(publication: Publication) -> str:
+    at = datetime.fromtimestamp(publication.at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{_who(publication)} was last decided on at {at}"
 
 
 def _who(publication: Publication) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 HEAVY = {
     *("aiohttp", "cattrs", "cryptography", "fastapi", "google", "grpc", "kubernetes", "numpy", "prometheus_client"),
-    *("psutil", "scipy", "sqlite3", "uvicorn"),
+    *("hpack", "psutil", "scipy", "sqlite3", "uvicorn"),
 }
 # The metrics pages' grammar is prometheus_client's.
 FOR_PAGES = {"prometheus_client"}

@@ -7,22 +7,20 @@ KEDA asks for GetMetricSpec, GetMetrics and IsActive at each poll and each time 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
-from typing import TypeAlias, TypeVar
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
 
-import grpc
-import grpc.aio
-
+from adapters.serving.keda.calls import Calls, RefusedCallError, Status
 from adapters.serving.keda.changes import Changes
 from adapters.serving.keda.trigger import MetadataError, Trigger, trigger_of
 from adapters.serving.keda.wire import (
     SERVICE,
     MalformedError,
     MetricSpec,
-    MetricsRequest,
     MetricValue,
-    ScaledObjectRef,
     read_metrics_request,
     read_scaled_object,
     write_activity,
@@ -32,28 +30,28 @@ from adapters.serving.keda.wire import (
 from adapters.serving.published import NoNumber, Withheld, activity_of, number_of
 from autoscaler.ports import Publications
 
-Request = TypeVar("Request")
+Read = TypeVar("Read")
 Answer = TypeVar("Answer")
-Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
-Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 
+# KEDA asks the same again and again, so what was asked is read once.
+_MOST_REMEMBERED = 4096
+_MOST_REMEMBERED_BYTES = 1024
 _CODES = {
-    Withheld.NOT_LOADED: grpc.StatusCode.UNAVAILABLE,
-    Withheld.UNKNOWN_SERVICE: grpc.StatusCode.NOT_FOUND,
-    Withheld.UNKNOWN_METRIC: grpc.StatusCode.NOT_FOUND,
-    Withheld.UNKNOWN_VARIANT: grpc.StatusCode.NOT_FOUND,
-    Withheld.STALE: grpc.StatusCode.FAILED_PRECONDITION,
-    Withheld.UNKNOWN_VALUE: grpc.StatusCode.FAILED_PRECONDITION,
+    Withheld.NOT_LOADED: Status.UNAVAILABLE,
+    Withheld.UNKNOWN_SERVICE: Status.NOT_FOUND,
+    Withheld.UNKNOWN_METRIC: Status.NOT_FOUND,
+    Withheld.UNKNOWN_VARIANT: Status.NOT_FOUND,
+    Withheld.STALE: Status.FAILED_PRECONDITION,
+    Withheld.UNKNOWN_VALUE: Status.FAILED_PRECONDITION,
 }
 
 
-class RefusedCallError(Exception):
-    """A call that ends with this status."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a GetMetrics asks: the trigger, and which metric of it."""
 
-    def __init__(self, code: grpc.StatusCode, details: str) -> None:
-        super().__init__(details)
-        self.code = code
-        self.details = details
+    trigger: Trigger
+    metric: str
 
 
 class ExternalScaler:
@@ -78,37 +76,36 @@ class ExternalScaler:
         self._max_streams = max_streams
         self._streams = 0
 
-    def is_active(self, scaled_object: ScaledObjectRef) -> bool:
+    def is_active(self, trigger: Trigger) -> bool:
         """Whether a replica is wanted. Raises RefusedCallError."""
-        active = self._activity(_trigger(scaled_object))
+        active = self._activity(trigger)
         if isinstance(active, NoNumber):
             raise _refused(active)
         return active
 
-    def get_metric_spec(self, scaled_object: ScaledObjectRef) -> MetricSpec:
-        """From the metadata alone. Raises RefusedCallError."""
-        return _trigger(scaled_object).spec
+    def get_metric_spec(self, trigger: Trigger) -> MetricSpec:
+        """From the metadata alone."""
+        return trigger.spec
 
-    def get_metrics(self, request: MetricsRequest) -> MetricValue:
+    def get_metrics(self, asked: Asked) -> MetricValue:
         """The number that the metadata asks for. Raises RefusedCallError."""
-        question = _trigger(request.scaled_object).question
-        if request.metric not in ("", question.metric):
+        question = asked.trigger.question
+        if asked.metric not in ("", question.metric):
             raise RefusedCallError(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"metricName: must be {question.metric}, as the trigger's metadata says, got {request.metric!r}",
+                Status.INVALID_ARGUMENT,
+                f"metricName: must be {question.metric}, as the trigger's metadata says, got {asked.metric!r}",
             )
         value = number_of(self._publications, question, now_s=self._now_s())
         if isinstance(value, NoNumber):
             raise _refused(value)
         return MetricValue(metric=question.metric, value=value)
 
-    async def stream_is_active(self, scaled_object: ScaledObjectRef) -> AsyncGenerator[bool, None]:
+    async def stream_is_active(self, trigger: Trigger) -> AsyncGenerator[bool, None]:
         """Activity at once, after each change of it, and every ``repeat_s``. Raises RefusedCallError at the start.
 
         While it is not known nothing is sent: KEDA waits ever longer before it opens a stream again that failed, and
         would miss the first request after that. Its polls tell it the error.
         """
-        trigger = _trigger(scaled_object)
         clock = asyncio.get_running_loop().time
         with self._stream():
             sent, repeat_at_s = None, 0.0
@@ -120,9 +117,8 @@ class ExternalScaler:
                     sent, repeat_at_s = active, clock() + self._repeat_s
                 await _within(changed, max(0.0, repeat_at_s - clock()) if sent is not None else self._repeat_s)
 
-    async def stream_metric_spec(self, scaled_object: ScaledObjectRef) -> AsyncGenerator[MetricSpec, None]:
+    async def stream_metric_spec(self, trigger: Trigger) -> AsyncGenerator[MetricSpec, None]:
         """The spec once, which can't change while the metadata don't. Raises RefusedCallError at the start."""
-        trigger = _trigger(scaled_object)
         with self._stream():
             yield trigger.spec
             while not self._changes.closed:
@@ -135,7 +131,7 @@ class ExternalScaler:
     def _stream(self) -> Iterator[None]:
         if self._streams >= self._max_streams:
             raise RefusedCallError(
-                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                Status.RESOURCE_EXHAUSTED,
                 f"{self._max_streams} streams are open already; use triggers of type external, which poll",
             )
         self._streams += 1
@@ -145,57 +141,57 @@ class ExternalScaler:
             self._streams -= 1
 
 
-def handlers_of(scaler: ExternalScaler) -> grpc.GenericRpcHandler:
-    """The scaler as gRPC calls it, from bytes to bytes."""
-    return grpc.method_handlers_generic_handler(
+def calls_of(scaler: ExternalScaler) -> Calls:
+    """The scaler's methods, from bytes to bytes."""
+    trigger, asked = _remembering(_trigger), _remembering(_asked)
+    value = lru_cache(_MOST_REMEMBERED)(write_value)
+    return Calls(
         SERVICE,
-        {
-            "IsActive": _answering(read_scaled_object, scaler.is_active, write_activity),
-            "StreamIsActive": _streaming(read_scaled_object, scaler.stream_is_active, write_activity),
-            "GetMetricSpec": _answering(read_scaled_object, scaler.get_metric_spec, write_spec),
-            "StreamMetricSpec": _streaming(read_scaled_object, scaler.stream_metric_spec, write_spec),
-            "GetMetrics": _answering(read_metrics_request, scaler.get_metrics, write_value),
+        unary={
+            "IsActive": lambda data: write_activity(scaler.is_active(trigger(data))),
+            "GetMetricSpec": lambda data: write_spec(scaler.get_metric_spec(trigger(data))),
+            "GetMetrics": lambda data: value(scaler.get_metrics(asked(data))),
+        },
+        streaming={
+            "StreamIsActive": lambda data: _written(scaler.stream_is_active(trigger(data)), write_activity),
+            "StreamMetricSpec": lambda data: _written(scaler.stream_metric_spec(trigger(data)), write_spec),
         },
     )
 
 
-def _answering(
-    read: Callable[[bytes], Request], method: Callable[[Request], Answer], write: Callable[[Answer], bytes]
-) -> Handler:
-    async def call(data: bytes, context: Context) -> bytes:
-        try:
-            return write(method(read(data)))
-        except MalformedError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except RefusedCallError as error:
-            await context.abort(error.code, error.details)
-
-    return grpc.unary_unary_rpc_method_handler(call)
+def _remembering(read: Callable[[bytes], Read]) -> Callable[[bytes], Read]:
+    """Reads what is short once, while it is among the latest."""
+    remembered = lru_cache(_MOST_REMEMBERED)(read)
+    return lambda data: remembered(data) if len(data) <= _MOST_REMEMBERED_BYTES else read(data)
 
 
-def _streaming(
-    read: Callable[[bytes], Request],
-    method: Callable[[Request], AsyncGenerator[Answer, None]],
-    write: Callable[[Answer], bytes],
-) -> Handler:
-    async def call(data: bytes, context: Context) -> AsyncIterator[bytes]:
-        try:
-            async with aclosing(method(read(data))) as answers:
-                async for each in answers:
-                    yield write(each)
-        except MalformedError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except RefusedCallError as error:
-            await context.abort(error.code, error.details)
-
-    return grpc.unary_stream_rpc_method_handler(call)
+async def _written(
+    answers: AsyncGenerator[Answer, None], write: Callable[[Answer], bytes]
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(answers):
+        async for each in answers:
+            yield write(each)
 
 
-def _trigger(scaled_object: ScaledObjectRef) -> Trigger:
+def _trigger(data: bytes) -> Trigger:
+    """Raises RefusedCallError."""
     try:
-        return trigger_of(scaled_object)
+        return trigger_of(read_scaled_object(data))
+    except MalformedError as error:
+        raise RefusedCallError(Status.INVALID_ARGUMENT, str(error)) from error
     except MetadataError as error:
-        raise RefusedCallError(grpc.StatusCode.INVALID_ARGUMENT, f"trigger metadata: {error}") from error
+        raise RefusedCallError(Status.INVALID_ARGUMENT, f"trigger metadata: {error}") from error
+
+
+def _asked(data: bytes) -> Asked:
+    """Raises RefusedCallError."""
+    try:
+        request = read_metrics_request(data)
+        return Asked(trigger=trigger_of(request.scaled_object), metric=request.metric)
+    except MalformedError as error:
+        raise RefusedCallError(Status.INVALID_ARGUMENT, str(error)) from error
+    except MetadataError as error:
+        raise RefusedCallError(Status.INVALID_ARGUMENT, f"trigger metadata: {error}") from error
 
 
 def _refused(answer: NoNumber) -> RefusedCallError:

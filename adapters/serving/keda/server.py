@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-import grpc
-import grpc.aio
-
 from adapters.serving.keda.changes import Changes
-from adapters.serving.keda.credentials import RotatingCertificate, TlsFiles
-from adapters.serving.keda.scaler import ExternalScaler, handlers_of
+from adapters.serving.keda.connection import Limits
+from adapters.serving.keda.connections import Connections
+from adapters.serving.keda.credentials import RotatingContext, TlsFiles
+from adapters.serving.keda.scaler import ExternalScaler, calls_of
 from autoscaler.ports import Publications, RefusedError
 
 _STOP_WITHIN_S = 2.0
+_HANDSHAKE_WITHIN_S = 10.0
+_BACKLOG = 1024
+# asyncio makes a connection of a client that it has accepted within so many turns of its loop.
+_TURNS_TO_TURN_UP = 4
 _MAX_MESSAGE_BYTES = 64 * 1024
 _MAX_CALLS = 256
 
@@ -87,56 +91,57 @@ class ScalerServer:
 
     async def _serve(self) -> None:
         loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+        settings = self._settings
         changes = Changes(loop)
         scaler = ExternalScaler(
             self._publications,
             changes=changes,
             now_s=self._now_s,
-            repeat_s=self._settings.repeat_s,
-            max_streams=self._settings.max_streams,
+            repeat_s=settings.repeat_s,
+            max_streams=settings.max_streams,
         )
-        server = grpc.aio.server(
-            handlers=[handlers_of(scaler)],
-            options=_options(self._settings),
-            maximum_concurrent_rpcs=self._settings.max_streams + _MAX_CALLS,
+        limits = Limits(
+            max_message_bytes=_MAX_MESSAGE_BYTES,
+            max_streams=settings.max_streams + _MAX_CALLS,
+            age_s=settings.connection_age_s,
         )
-        port = self._bind(server)
-        await server.start()
-        end = self._publications.subscribe(changes.wake)
-        self._stop = partial(loop.call_soon_threadsafe, stopping.set)
-        self._listening.set_result(port)
-        await stopping.wait()
-        end()
-        changes.close()
-        await server.stop(_STOP_WITHIN_S)
-
-    def _bind(self, server: grpc.aio.Server) -> int:
-        settings = self._settings
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        address = f"{host}:{settings.port}"
-        certificate = None if settings.tls is None else RotatingCertificate(settings.tls)
-        try:
-            if certificate is None:
-                return server.add_insecure_port(address)
-            return server.add_secure_port(address, certificate.credentials())
-        except RuntimeError as error:
-            raise RefusedError(
-                f"external scaler: can't listen on {address}: is the port taken, or the host another machine's? "
-                "Port 0 takes a free one"
-            ) from error
+        connections = Connections(limits, calls_of(scaler).answer)
+        tls = None if settings.tls is None else RotatingContext.of(settings.tls)
+        with _listening(settings) as listening:
+            server = await loop.create_server(
+                connections.new,
+                sock=listening,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else _HANDSHAKE_WITHIN_S,
+                ssl_shutdown_timeout=None if tls is None else _STOP_WITHIN_S,
+            )
+            end = self._publications.subscribe(changes.wake)
+            self._stop = partial(loop.call_soon_threadsafe, stopping.set)
+            self._listening.set_result(listening.getsockname()[1])
+            await stopping.wait()
+            end()
+            # A client that was accepted as the server closed would stay open: asyncio asserts that the server is not.
+            loop.remove_reader(listening)
+            for _ in range(_TURNS_TO_TURN_UP):
+                await asyncio.sleep(0)
+            server.close()
+            changes.close()
+            await connections.close(_STOP_WITHIN_S)
 
 
-def _options(settings: ScalerSettings) -> tuple[tuple[str, int], ...]:
-    """Names and meanings: gRPC core, ``include/grpc/impl/channel_arg_names.h``."""
-    return (
-        ("grpc.so_reuseport", 0),  # or a second server would take over part of the calls unnoticed
-        ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
-        ("grpc.max_metadata_size", 16 * 1024),
-        ("grpc.max_concurrent_streams", settings.max_streams + _MAX_CALLS),
-        ("grpc.max_connection_age_ms", round(1000 * settings.connection_age_s)),  # with no limit on open streams
-        ("grpc.keepalive_time_ms", 30_000),
-        ("grpc.keepalive_timeout_ms", 10_000),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-        ("grpc.http2.max_ping_strikes", 0),  # clients may ping as often as they like
-    )
+def _listening(settings: ScalerSettings) -> socket.socket:
+    """On an address of IPv6 that names no machine, IPv4 is listened on as well, as gRPC's servers do.
+
+    Raises RefusedError.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        return socket.create_server(address[:2], family=family, backlog=_BACKLOG, reuse_port=False, dualstack_ipv6=both)
+    except OSError as error:
+        raise RefusedError(
+            f"external scaler: can't listen on {settings.host}:{settings.port}: is the port taken, or the host "
+            f"another machine's? Port 0 takes a free one ({error.strerror})"
+        ) from error
