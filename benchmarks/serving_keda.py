@@ -2,9 +2,10 @@
 
 A real server in a process of its own, on one core, tells of many services that change all the while; a client on
 another core asks on a fixed schedule (a slow answer does not hold back the next call), about another service each
-time, over one connection, as KEDA does. Times are from the sending of a call to its answer in the client, which is
-written to cost little itself. The exit code is 1 above the allowed p99; that takes a machine with nothing else to
-do (or ``--real-time``), so the server's processor time for a call is shown beside it.
+time, over one connection, as KEDA does. The client is KEDA's own (benchmarks/keda_client, which takes the Go
+toolchain), or one in Python that costs little. Times are from the sending of a call to its answer in the client. The
+exit code is 1 above the allowed p99; that takes a machine with nothing else to do (or ``--real-time``), so the server's
+processor time for a call is shown beside it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 from adapters.serving.keda.server import ScalerServer, ScalerSettings
+from autoscaler.compose import collect_garbage_less_often
 from autoscaler.domain.publication import Publication
+from benchmarks.keda_client import NoClientError, built, call_times
 from benchmarks.lean_grpc import LeanClient
 
 ALLOWED_P99_MS = 1.0
@@ -31,6 +36,16 @@ _STALE_AFTER_S = 60.0
 # The loop's own timers are too coarse for the schedule. A client without a pause would be held for 50 ms of each
 # second where it runs in real time (Linux: Documentation/scheduler/sched-rt-group.rst, sched_rt_runtime_us).
 _PAUSE_S = 3e-5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """So many calls a second, for so many seconds, about so many services in turn."""
+
+    port: int
+    rate: int
+    seconds: int
+    services: int
 
 
 class Services:
@@ -74,11 +89,13 @@ class Services:
 def main() -> int:
     """Measure and print. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving_keda", description=__doc__)
-    parser.add_argument("--rate", type=float, default=1000.0, help="calls per second")
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long to measure")
+    parser.add_argument("--rate", type=int, default=1000, help="calls per second")
+    parser.add_argument("--seconds", type=int, default=10, help="how long to measure")
     parser.add_argument("--services", type=int, default=200, help="how many are told of")
     parser.add_argument("--real-time", action="store_true", help="as root: go before all else that runs here")
+    parser.add_argument("--client", choices=("keda", "python"), help="unset: KEDA's where there is Go")
     options = parser.parse_args()
+    program = None if options.client == "python" else _keda(required=options.client == "keda")
 
     if options.real_time:  # inherited by the process that is started
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
@@ -90,12 +107,23 @@ def main() -> int:
     server.start()
     os.sched_setaffinity(0, {cores[-1]})
     port: int = here.recv()
+    load = Load(port=port, rate=options.rate, seconds=options.seconds, services=options.services)
     try:
-        times_s, cpu_s = asyncio.run(_measure(here, port, options.rate, options.seconds, options.services))
+        times_s, cpu_s = asyncio.run(_by_python(here, load)) if program is None else _by_keda(here, load, program)
     finally:
         here.send("stop")
         server.join(timeout=10)
-    return _report(times_s, cpu_s, rate=options.rate)
+    return _report(times_s, cpu_s, load, client="python's" if program is None else "KEDA's")
+
+
+def _keda(*, required: bool) -> Path | None:
+    try:
+        return built()
+    except NoClientError as error:
+        if required:
+            raise SystemExit(f"no client of KEDA's: {error}") from error
+        print(f"a client in Python asks, as there is none of KEDA's: {error}")
+        return None
 
 
 def _name(index: int) -> str:
@@ -104,6 +132,7 @@ def _name(index: int) -> str:
 
 def _serve(pipe: Connection, services: int, core: int) -> None:
     os.sched_setaffinity(0, {core})
+    collect_garbage_less_often()  # as every controller does
     publications = Services(services)
     server = ScalerServer(publications, ScalerSettings(port=0), now_s=time.time)
     server.start()
@@ -125,27 +154,39 @@ def _serve(pipe: Connection, services: int, core: int) -> None:
     server.stop()
 
 
-async def _measure(
-    pipe: Connection, port: int, rate: float, seconds: float, services: int
-) -> tuple[list[float], float]:
+def _by_keda(pipe: Connection, load: Load, program: Path) -> tuple[list[float], float]:
     """Seconds of each call, and the server's seconds of processor time for all."""
-    requests = [_request(_name(index)) for index in range(services)]
-    transport, client = await asyncio.get_running_loop().create_connection(
-        lambda: LeanClient(_METHOD), "127.0.0.1", port
+    before_s: list[float] = []
+    times_s = call_times(
+        program,
+        load.port,
+        rate=load.rate,
+        seconds=load.seconds,
+        services=load.services,
+        begun=lambda: before_s.append(_cpu_s(pipe)),
     )
-    await _offer(client, requests, rate=rate, seconds=2.0)  # warms caches
+    return times_s, _cpu_s(pipe) - before_s[0]
+
+
+async def _by_python(pipe: Connection, load: Load) -> tuple[list[float], float]:
+    """As ``_by_keda``."""
+    requests = [_request(_name(index)) for index in range(load.services)]
+    transport, client = await asyncio.get_running_loop().create_connection(
+        lambda: LeanClient(_METHOD), "127.0.0.1", load.port
+    )
+    await _offer(client, requests, rate=load.rate, seconds=2)  # warms caches
     gc.collect()
     gc.disable()  # the client's own pauses are not the server's
     before_s = _cpu_s(pipe)
-    times_s = await _offer(client, requests, rate=rate, seconds=seconds)
+    times_s = await _offer(client, requests, rate=load.rate, seconds=load.seconds)
     cpu_s = _cpu_s(pipe) - before_s
     transport.close()
     return times_s, cpu_s
 
 
-async def _offer(client: LeanClient, requests: list[bytes], *, rate: float, seconds: float) -> list[float]:
+async def _offer(client: LeanClient, requests: list[bytes], *, rate: int, seconds: int) -> list[float]:
     begun_s, calls = time.perf_counter(), []
-    for index in range(int(rate * seconds)):
+    for index in range(rate * seconds):
         await asyncio.sleep(0)  # take answers
         while time.perf_counter() < begun_s + index / rate:
             time.sleep(_PAUSE_S)
@@ -181,13 +222,13 @@ def _cpu_s(pipe: Connection) -> float:
     return told
 
 
-def _report(times_s: list[float], cpu_s: float, *, rate: float) -> int:
+def _report(times_s: list[float], cpu_s: float, load: Load, *, client: str) -> int:
     ordered = sorted(times_s)
     quantiles = {q: 1e3 * ordered[min(len(ordered) - 1, int(q * len(ordered)))] for q in (0.5, 0.99, 0.999)}
-    print(f"GetMetrics               {len(ordered)} calls at {rate:g}/s")
+    print(f"GetMetrics               {len(ordered)} calls at {load.rate}/s, {client} client")
     print(f"p50, p99, p99.9          {quantiles[0.5]:.2f}, {quantiles[0.99]:.2f}, {quantiles[0.999]:.2f} ms")
     cpu_us = 1e6 * cpu_s / len(ordered)
-    print(f"server's CPU             {cpu_us:.0f} us a call, {cpu_us * rate / 1e4:.0f} % of a core")
+    print(f"server's CPU             {cpu_us:.0f} us a call, {cpu_us * load.rate / 1e4:.0f} % of a core")
     if quantiles[0.99] > ALLOWED_P99_MS:
         print(f"p99 above the allowed {ALLOWED_P99_MS:g} ms")
         return 1
