@@ -35,6 +35,7 @@ GATE_E2E_BOUNDS_S = (0.01, 0.05, 0.1, 0.2, *REQUEST_BOUNDS_S)
 # fmt: on
 
 NANOSECONDS = PICOSECONDS // layout.NANOSECOND
+_LINE = 8  # numbers in a cache line
 _LONGEST_S = 90 * 86_400.0  # well within 64 bits of picoseconds
 
 
@@ -80,6 +81,8 @@ class ArrayFleet(ABC):
             events=_vacant_events(BLOCK),
             blocks=_vacant_events(1),
             gate=gate,
+            # One boundary adds two entries for each seat at most.
+            log=np.zeros(layout.LOG + 2 * seats, dtype=np.int64),
         )
         self._indices: list[int] = []  # of the replicas in the rows
         self._rows: dict[int, int] = {}
@@ -222,9 +225,10 @@ class ArrayFleet(ABC):
 
     def _grow(self, rows: int) -> None:
         """Twice as many rows."""
-        old = self._arrays
+        old, state = self._arrays, _vacant_rows(2 * rows)
+        state[:rows] = old.state
         self._arrays = old._replace(
-            state=np.concatenate([old.state, _vacant_rows(rows)]),
+            state=state,
             slots=np.concatenate([old.slots, np.zeros_like(old.slots)]),
             events=np.concatenate([old.events, _vacant_events(rows)], axis=1),
             blocks=np.concatenate([old.blocks, _vacant_events(rows // BLOCK)], axis=1),
@@ -245,7 +249,7 @@ def _bounds_array(kinds: tuple[tuple[float, ...], ...]) -> Integers:
 
 
 def _asked(requests: Requests) -> Integers:
-    asked = np.empty((len(requests), layout.ASKED_COLUMNS), dtype=np.int64)
+    asked = _aligned(len(requests), layout.ASKED_COLUMNS)
     asked[:, layout.AT] = np.rint(requests.at_s * PICOSECONDS)
     asked[:, layout.PROMPT] = requests.prompt_tokens
     asked[:, layout.OUTPUT] = requests.output_tokens
@@ -253,15 +257,24 @@ def _asked(requests: Requests) -> Integers:
     return asked
 
 
+def _aligned(rows: int, columns: int) -> Integers:
+    """An array that begins with a cache line, so that a row of whole lines takes no more of them."""
+    flat = np.empty(rows * columns + _LINE, dtype=np.int64)
+    first = -(flat.ctypes.data // 8) % _LINE
+    return flat[first : first + rows * columns].reshape(rows, columns)
+
+
 def _nothing_got(requests: int) -> Integers:
-    got = np.full((requests, layout.GOT_COLUMNS), NONE, dtype=np.int64)
+    got = _aligned(requests, layout.GOT_COLUMNS)
+    got[:] = NONE
     got[:, [layout.GENERATED, layout.PREEMPTIONS]] = 0
     got[:, layout.CODE] = Outcome.UNFINISHED
     return got
 
 
 def _vacant_rows(rows: int) -> Integers:
-    state = np.zeros((rows, layout.STATE_COLUMNS), dtype=np.int64)
+    state = _aligned(rows, layout.STATE_COLUMNS)
+    state[:] = 0
     state[:, [layout.HEAD, layout.TAIL, layout.PARTIAL, layout.CLOSED_AT, layout.LATEST_FINISH]] = NONE
     state[:, layout.NEXT_FINISH] = NEVER
     return state

@@ -31,7 +31,7 @@ from adapters.simulation.kernels.layout import (
     FleetArrays,
 )
 from adapters.simulation.kernels.stretches import enqueue
-from adapters.simulation.kernels.tally import tally_finish
+from adapters.simulation.kernels.tally import note_finish
 
 
 @inlined
@@ -61,7 +61,7 @@ def end_batch(fleet: FleetArrays, row: int) -> None:
     size = fleet.state[row, DECODING]
     if size:
         for slot in range(size):
-            tally_finish(fleet, row, fleet.slots[row, slot], now)
+            note_finish(fleet, row, fleet.slots[row, slot], now)
         fleet.state[row, EXECUTIONS] += 1
         fleet.state[row, ITEMS] += size
         fleet.state[row, EXECUTION_NS] += size * ((now - fleet.state[row, BEGIN]) // NANOSECOND)

@@ -30,6 +30,8 @@ from adapters.simulation.kernels.layout import (
     JUDGED,
     KV_TOKENS,
     LOAD,
+    LOG,
+    LOGGED,
     MODEL,
     NEVER,
     NEXT,
@@ -50,6 +52,7 @@ from adapters.simulation.kernels.layout import (
 )
 from adapters.simulation.kernels.spans import steps_within
 from adapters.simulation.kernels.stretches import arrive, end_stretch, step_time, take_steps
+from adapters.simulation.kernels.tally import count_logged
 
 
 @compiled
@@ -78,6 +81,8 @@ def _run_before(fleet: FleetArrays, before: int) -> None:
                     end_batch(fleet, row)
                 else:
                     end_stretch(fleet, row)
+                if fleet.gate[LOGGED] >= LOG:
+                    count_logged(fleet)
         refresh(fleet, block)
 
 
@@ -85,12 +90,13 @@ def _run_before(fleet: FleetArrays, before: int) -> None:
 def _choose(fleet: FleetArrays) -> int:
     """The replica for the next request; NONE if none is open."""
     if fleet.engine[ROUTER] == 0:
-        best, least = NONE, SHUT
-        for block in range(fleet.blocks.shape[1]):
-            if fleet.blocks[LOAD, block] < least:
-                best, least = block, fleet.blocks[LOAD, block]
-        if best == NONE:
+        minima, least, best = fleet.blocks[LOAD], SHUT, 0
+        for block in range(minima.shape[0]):
+            least = min(least, minima[block])
+        if least == SHUT:
             return NONE
+        while minima[best] != least:
+            best += 1
         loads = fleet.events[LOAD, best * BLOCK : (best + 1) * BLOCK]
         place = 0
         while loads[place] != least:
@@ -192,6 +198,7 @@ def serve(fleet: FleetArrays, until: int) -> None:
                 growth = fleet.engine[E] * fleet.state[row, DECODING]
                 steps = steps_within(step_time(fleet, row), growth, until - fleet.state[row, BEGIN])
                 take_steps(fleet, row, steps)
+    count_logged(fleet)
     fleet.gate[NOW] = until
 
 

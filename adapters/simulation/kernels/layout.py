@@ -5,7 +5,7 @@
 - ``state``: a row for each replica; ``slots``: its running requests. Present replicas fill the first rows in the order
   of their indices.
 - ``events``: next event and load of each replica; ``blocks``: their minima over ``BLOCK`` replicas.
-- ``gate``: one row, the gateway.
+- ``gate``: one row, the gateway. ``log``: what happened to requests and is not in the counts yet.
 - ``bounds``: a row for each kind of histogram, padded with ``NEVER``.
 """
 
@@ -49,9 +49,10 @@ PARTIAL, PARTIAL_LEFT, PARTIAL_CHUNK = 7, 8, 9  # the cut prompt, its tokens to 
 NEXT_FINISH = 10  # the step in which the next request finishes
 USED = 11  # KV tokens taken
 HEAD, TAIL, WAITING = 12, 13, 14
-ARRIVED, COMPLETED, FIRST_TOKENS, PROMPT_TOKENS, TOKENS, PREEMPTED = 15, 16, 17, 18, 19, 20
-LATEST_FINISH, CLOSED_AT = 21, 22
-EXECUTIONS, ITEMS, EXECUTION_NS = 23, 24, 25
+ARRIVED, COMPLETED, FIRST_TOKENS, PROMPT_TOKENS, PREEMPTED = 15, 16, 17, 18, 19
+LATEST_FINISH, CLOSED_AT = 20, 21
+EXECUTIONS, ITEMS, EXECUTION_NS = 22, 23, 24
+TOKENS = 25  # beside the sums, which change as often
 SUMS: Final = 26  # of each kind of histogram; of times in nanoseconds
 REPLICA_COLUMNS: Final = 32
 
@@ -71,14 +72,18 @@ SHUT: Final = 1 << 40  # added to the load of a replica that isn't routed to
 # gate
 ARRIVALS, ROUND_ROBIN_LAST, GATE_HEAD, GATE_TAIL, HELD = 0, 1, 2, 3, 4
 FINISHED, FAILED, REFUSED, JUDGED, WITHIN_SLO = 5, 6, 7, 8, 9
-NOW = 10
-GATE_SUMS: Final = 11 - GATE_TTFT  # a kind's sum is here plus kind
+NOW, LOGGED = 10, 11
+GATE_SUMS: Final = 12 - GATE_TTFT  # a kind's sum is here plus kind
 GATE_BUCKETS: Final = 16 - GATE_TTFT * SPAN  # a kind's buckets begin here plus kind * SPAN
 GATE_COLUMNS: Final = 16 + 3 * SPAN
 
 # slots of an engine: the step of the finish above, the request below
 SLOT_SHIFT: Final = 32
 REQUEST_MASK: Final = (1 << SLOT_SHIFT) - 1
+
+# log: the replica's row above, the request below; first tokens are marked. It is counted when LOG entries are there.
+FIRST_TOKEN: Final = 1 << 62
+LOG: Final = 1024
 
 # codes of outcomes, as in serving.Outcome
 IS_UNFINISHED, IS_FINISHED, IS_LOST, IS_REFUSED = 0, 1, 2, 3
@@ -96,3 +101,4 @@ class FleetArrays(NamedTuple):
     events: Integers
     blocks: Integers
     gate: Integers
+    log: Integers

@@ -59,9 +59,10 @@ from adapters.simulation.kernels.layout import (
     D,
     E,
     FleetArrays,
+    Integers,
 )
 from adapters.simulation.kernels.spans import span, steps_within
-from adapters.simulation.kernels.tally import observe, observe_steps, tally_finish, tally_first_token
+from adapters.simulation.kernels.tally import note_finish, note_first_token, observe, observe_steps
 
 
 @inlined
@@ -128,41 +129,53 @@ def end_stretch(fleet: FleetArrays, row: int) -> None:
     """The boundary at the end of the stretch: who leaves, who decodes from now on, and the next stretch."""
     take_steps(fleet, row, fleet.state[row, STEPS_LEFT])
     now, step = fleet.state[row, BEGIN], fleet.state[row, STEP]
-    running = fleet.state[row, DECODING]
-    kept, next_finish = running, fleet.state[row, NEXT_FINISH]
+    running, completing = fleet.state[row, DECODING], fleet.state[row, COMPLETING]
+    kept, next_finish, context = running, fleet.state[row, NEXT_FINISH], fleet.state[row, CONTEXT]
     if next_finish <= step:
-        kept, next_finish = 0, NEVER
-        slots = fleet.slots[row]
-        for slot in range(running):
+        slots, not_yet = fleet.slots[row], (step + 1) << SLOT_SHIFT
+        kept = 0
+        while slots[kept] >= not_yet:
+            kept += 1
+        for slot in range(kept, running):
             word = slots[slot]
-            if word >> SLOT_SHIFT <= step:
+            if word < not_yet:
                 request = word & REQUEST_MASK
-                fleet.state[row, CONTEXT] -= fleet.asked[request, PROMPT] + fleet.asked[request, OUTPUT]
-                tally_finish(fleet, row, request, now)
+                context -= fleet.asked[request, PROMPT] + fleet.asked[request, OUTPUT]
+                note_finish(fleet, row, request, now)
             else:
                 slots[kept] = word
                 kept += 1
-                next_finish = min(next_finish, word >> SLOT_SHIFT)
-    for slot in range(running, running + fleet.state[row, COMPLETING]):
+        next_finish = _first_finish(slots, kept)
+    for slot in range(running, running + completing):
         request = fleet.slots[row, slot]
         generated = fleet.got[request, GENERATED] + 1
         if generated == 1:
-            tally_first_token(fleet, row, request, now)
+            note_first_token(fleet, row, request, now)
         else:
             observe(fleet, row, ITL, now - fleet.got[request, LAST], NANOSECOND)
         left = fleet.asked[request, OUTPUT] - generated
         if left == 0:
-            tally_finish(fleet, row, request, now)
+            note_finish(fleet, row, request, now)
         else:
-            fleet.state[row, CONTEXT] += fleet.asked[request, PROMPT] + generated
+            context += fleet.asked[request, PROMPT] + generated
             fleet.slots[row, kept] = (step + left) << SLOT_SHIFT | request
             kept += 1
             next_finish = min(next_finish, step + left)
-    fleet.state[row, TOKENS] += fleet.state[row, COMPLETING]
+    fleet.state[row, TOKENS] += completing
     fleet.state[row, DECODING] = kept
     fleet.state[row, COMPLETING] = 0
     fleet.state[row, NEXT_FINISH] = next_finish
+    fleet.state[row, CONTEXT] = context
     _plan(fleet, row)
+
+
+@inlined
+def _first_finish(slots: Integers, decoding: int) -> int:
+    """The step in which the first of these finishes."""
+    least = NEVER
+    for slot in range(decoding):
+        least = min(least, slots[slot])
+    return int(least >> SLOT_SHIFT) if decoding else NEVER
 
 
 @inlined
@@ -276,8 +289,5 @@ def _make_room(fleet: FleetArrays, row: int) -> bool:
         fleet.state[row, HEAD] = victim
         fleet.state[row, WAITING] += 1
     if is_short:
-        next_finish = NEVER
-        for slot in range(fleet.state[row, DECODING]):
-            next_finish = min(next_finish, fleet.slots[row, slot] >> SLOT_SHIFT)
-        fleet.state[row, NEXT_FINISH] = next_finish
+        fleet.state[row, NEXT_FINISH] = _first_finish(fleet.slots[row], fleet.state[row, DECODING])
     return is_short

@@ -1,8 +1,8 @@
-"""What pages count of a request's course, and its judgement against the SLO."""
+"""What pages count of a request's course, and its judgement against the SLO: noted as it happens, counted in turns."""
 
 from __future__ import annotations
 
-from adapters.simulation.kernels.compiled import inlined
+from adapters.simulation.kernels.compiled import compiled, inlined
 from adapters.simulation.kernels.layout import (
     AT,
     CODE,
@@ -12,6 +12,7 @@ from adapters.simulation.kernels.layout import (
     E2E,
     FINISHED,
     FIRST,
+    FIRST_TOKEN,
     FIRST_TOKENS,
     GATE_BUCKETS,
     GATE_E2E,
@@ -24,6 +25,7 @@ from adapters.simulation.kernels.layout import (
     LAST,
     LATEST_FINISH,
     LOAD,
+    LOGGED,
     MODEL,
     NANOSECOND,
     OUTPUT,
@@ -33,11 +35,13 @@ from adapters.simulation.kernels.layout import (
     PROMPT_TOKENS,
     QUEUE,
     REPLICA_COLUMNS,
+    REQUEST_MASK,
     ROUTED,
     SCHEDULED,
     SLO_E2E,
     SLO_ITL,
     SLO_TTFT,
+    SLOT_SHIFT,
     SPAN,
     SUMS,
     TTFT,
@@ -89,21 +93,48 @@ def observe_steps(fleet: FleetArrays, row: int, steps: int, shortest: int, growt
 
 
 @inlined
-def tally_first_token(fleet: FleetArrays, row: int, request: int, now: int) -> None:
+def note_first_token(fleet: FleetArrays, row: int, request: int, now: int) -> None:
     """A request has its first token."""
     fleet.got[request, FIRST] = now
-    fleet.state[row, FIRST_TOKENS] += 1
-    fleet.state[row, PROMPT_TOKENS] += fleet.asked[request, PROMPT]
-    observe(fleet, row, TTFT, now - fleet.got[request, ROUTED], NANOSECOND)
-    observe_at_gate(fleet, GATE_TTFT, now - fleet.asked[request, AT])
+    fleet.log[fleet.gate[LOGGED]] = FIRST_TOKEN | row << SLOT_SHIFT | request
+    fleet.gate[LOGGED] += 1
 
 
 @inlined
-def tally_finish(fleet: FleetArrays, row: int, request: int, now: int) -> None:
+def note_finish(fleet: FleetArrays, row: int, request: int, now: int) -> None:
     """A request has all its tokens."""
     fleet.got[request, LAST] = now
     fleet.got[request, CODE] = IS_FINISHED
     fleet.events[LOAD, row] -= 1
+    fleet.log[fleet.gate[LOGGED]] = row << SLOT_SHIFT | request
+    fleet.gate[LOGGED] += 1
+
+
+@compiled
+def count_logged(fleet: FleetArrays) -> None:
+    """What is in the log, into the counts of replicas and gateway. Many at a time take less than each as it comes."""
+    for place in range(fleet.gate[LOGGED]):
+        entry = fleet.log[place]
+        row, request = (entry & ~FIRST_TOKEN) >> SLOT_SHIFT, entry & REQUEST_MASK
+        if entry & FIRST_TOKEN:
+            _count_first_token(fleet, row, request)
+        else:
+            _count_finish(fleet, row, request)
+    fleet.gate[LOGGED] = 0
+
+
+@inlined
+def _count_first_token(fleet: FleetArrays, row: int, request: int) -> None:
+    first = fleet.got[request, FIRST]
+    fleet.state[row, FIRST_TOKENS] += 1
+    fleet.state[row, PROMPT_TOKENS] += fleet.asked[request, PROMPT]
+    observe(fleet, row, TTFT, first - fleet.got[request, ROUTED], NANOSECOND)
+    observe_at_gate(fleet, GATE_TTFT, first - fleet.asked[request, AT])
+
+
+@inlined
+def _count_finish(fleet: FleetArrays, row: int, request: int) -> None:
+    now = fleet.got[request, LAST]
     fleet.state[row, COMPLETED] += 1
     fleet.state[row, LATEST_FINISH] = now
     observe(fleet, row, E2E, now - fleet.got[request, ROUTED], NANOSECOND)

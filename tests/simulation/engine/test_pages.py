@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -107,3 +108,24 @@ def test_batch_server_refuses_an_slo_on_tokens() -> None:
     server = BatchServer(base_s=0.1, per_request_s=0.05, max_batch=2)
     with pytest.raises(ValueError, match="no tokens"):
         BatchFleet(requests, server=server, slo=Slo(ttft_s=1.0))
+
+
+def test_pages_are_the_same_however_often_time_stops() -> None:
+    """Also where more happens in one go than is held back before it is counted."""
+    case, rng = CASES["small-cache"], np.random.default_rng(9)
+    requests = random_requests(rng, case, replicas=2, size=3000, load=0.9)
+    ends_s = requests.duration_s + 1e4
+    fleets = []
+    for stops in (1, 150):
+        fleet = EngineFleet(requests, times=case.times, shape=case.shape, slo=Slo(ttft_s=0.5, itl_s=0.05, e2e_s=2.0))
+        for _ in range(2):
+            fleet.open(fleet.add())
+        for stop_s in np.linspace(0, ends_s, stops + 1)[1:].tolist():
+            fleet.advance(stop_s)
+        fleets.append(fleet)
+    at_once, often = fleets
+    assert at_once.gateway().judged == 3000
+    pages = [(each.gateway(), each.page(0), each.page(1)) for each in fleets]
+    for one, other in zip(*pages, strict=True):
+        np.testing.assert_equal(asdict(one), asdict(other))
+    np.testing.assert_equal(asdict(at_once.outcomes()), asdict(often.outcomes()))
