@@ -15,7 +15,8 @@ class Params:
     ``interval_s`` between ticks. ``short_window_s``, ``stable_window_s``: of the measured rates.
     ``backlog_drain_s``: time in which waiting requests should be worked off. ``down_window_s``/
     ``down_window_without_forecast_s``: the requirement's maximum over this time bounds a shrink.
-    ``initial_quantile``, ``min_quantile``, ``max_quantile``, ``tuning_gain``: the self-tuned forecast quantile.
+    ``initial_quantile``, ``min_quantile``, ``max_quantile``, ``tuning_gain``, ``debt_gain``, ``tuning_reserve``: the
+    self-tuned forecast quantile (policy/tuning.py).
     ``soft_cap_margin``: forecasts may ask for this times the largest need measured in seven days, no more.
     ``coverage_grace_s``: a replica without a page this long counts as loaded and no longer blocks its peers' shrink.
     ``stuck_after_s``: work but no progress this long means stuck. ``length_half_life_s``: of request lengths.
@@ -32,7 +33,9 @@ class Params:
     initial_quantile: float = 0.95
     min_quantile: float = 0.3
     max_quantile: float = 0.998
-    tuning_gain: float = 1.0
+    tuning_gain: float = 0.7
+    debt_gain: float = 0.1
+    tuning_reserve: float = 0.05
     soft_cap_margin: float = 1.5
     coverage_grace_s: float = 300.0
     stuck_after_s: float = 60.0

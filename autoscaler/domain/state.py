@@ -109,11 +109,31 @@ class Unplaceable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityTrial:
+    """A window in which the same number of replicas served: it will tell of their capacity.
+
+    ``backlog``: that it began with; ``queued``: which was worth mentioning. ``offered``: requests that they could have
+    served by their capacity models, uncorrected.
+    """
+
+    since_s: float
+    replicas: int
+    backlog: float
+    queued: bool
+    arrivals: float = 0.0
+    offered: float = 0.0
+    judged: float = 0.0
+    missed: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceState:
     """Memory of one service.
 
     ``seen_s``: time of the last tick. ``increments``: of the stable window, oldest first. ``theta``: -ln(1 - tau),
-    the self-tuned headroom. ``day_arrivals``: decayed mean of arrivals a day. ``starts_s``: latest measured start-up
+    the self-tuned headroom. ``debt``: requests missed beyond the allowed ones so far, in parts of what a day allows.
+    ``correction``: log of the true capacity over the models'; ``trial``: the window that tells of it next.
+    ``day_arrivals``: decayed mean of arrivals a day. ``starts_s``: latest measured start-up
     times. ``starting``: replicas seen starting, by creation time. ``requirements``: (time, replicas) of
     the stabilization windows. ``changes``: (time, delta) within the rate policies' periods. ``peaks_rps``: the largest
     measured need of each of the last 168 hours, a ring by hour (``peak_hour``: the newest).
@@ -133,6 +153,9 @@ class ServiceState:
     day_arrivals: float
     peaks_rps: NDArray[np.float64]
     peak_hour: int
+    debt: float = 0.0
+    correction: float = 0.0
+    trial: CapacityTrial | None = None
     starts_s: tuple[float, ...] = ()
     starting: Mapping[str, float] = field(default_factory=dict)
     requirements: tuple[tuple[float, int], ...] = ()

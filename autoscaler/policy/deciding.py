@@ -23,6 +23,7 @@ from autoscaler.domain.service import Behavior, Service, ServiceId
 from autoscaler.domain.state import ControllerState, ServiceState
 from autoscaler.policy import explaining, learning
 from autoscaler.policy.claiming import claim_of, holdings_of, options_of, per_unit, units_asked
+from autoscaler.policy.correcting import correct, corrected
 from autoscaler.policy.limits import limit
 from autoscaler.policy.measuring import measure
 from autoscaler.policy.packing import Allowance, Claim, pack
@@ -145,6 +146,16 @@ def _assess(
         )
         for variant in service.variants
     }
+    state = correct(
+        state,
+        now_s=now_s,
+        service=service,
+        demand=demand,
+        replicas=replicas,
+        capacities=capacities,
+        params=params,
+    )
+    capacities = {name: corrected(each, state.correction) for name, each in capacities.items()}
     order = preferred(service, capacities, asked)
     capacity = capacities[order[0].name]
     if barred(demand) is None:
@@ -292,7 +303,8 @@ def _asked(service: Service, mine: Sequence[Target]) -> Mapping[str, int]:
 def _forecast(now_s: float, state: ServiceState, lead_s: float, models: Models, params: Params) -> Forecast | Unknown:
     if not params.forecasting:
         return Unknown(UnknownReason.NOT_EXPORTED, "forecasting is switched off")
-    return models.forecaster.forecast(state.forecaster, now_s=now_s, lead_s=lead_s, quantile=quantile(state.theta))
+    told = quantile(state.theta, lead_s=lead_s, params=params)
+    return models.forecaster.forecast(state.forecaster, now_s=now_s, lead_s=lead_s, quantile=told)
 
 
 def _fleet(

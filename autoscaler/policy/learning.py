@@ -77,6 +77,16 @@ def learn(
         models=models,
         params=params,
     )
+    theta, debt = tuning.tune(
+        state.theta,
+        state.debt,
+        judged=demand.arrived,
+        missed=demand.missed,
+        span_s=demand.tick_span_s,
+        share=service.slo.share,
+        a_day=a_day,
+        params=params,
+    )
     state = replace(
         state,
         seen_s=now_s,
@@ -87,14 +97,8 @@ def learn(
         idle_since_s=measurement.idle_since_s,
         forecaster=forecaster,
         day_arrivals=a_day,
-        theta=tuning.tune(
-            state.theta,
-            judged=demand.arrived,
-            missed=demand.missed,
-            share=service.slo.share,
-            a_day=a_day,
-            params=params,
-        ),
+        theta=theta,
+        debt=debt,
         starts_s=starts_s,
         starting=starting,
         woken_s=None if asked == 0 else state.woken_s if state.woken_s is not None else now_s,
@@ -121,6 +125,7 @@ def without_future(state: ServiceState, models: Models) -> ServiceState:
         denied_since_s=None,
         unplaceable={},
         sampled_s=None,
+        trial=None,
     )
 
 

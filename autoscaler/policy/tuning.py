@@ -1,8 +1,18 @@
 """The forecast's quantile, tuned by the share of requests that met the SLO.
 
-theta = -ln(1 - tau). Each tick theta += gain * (missed - eps * judged) / (eps * requests of a day), eps = 1 - share:
-an integrator on the budget of allowed misses, so slow that one day's error moves it by about ``gain``
-(online quantile tracking as in Gibbs and Candes, "Adaptive conformal inference under distribution shift", 2021).
+theta = -ln(1 - tau). Each tick, with allowed = (1 - reserve) (1 - share) of the judged requests,
+
+    debt  += (missed - allowed) / (requests that a day allows to miss)
+    theta += gain * (this tick's part of the debt) + debt_gain * debt * (time in days)
+
+The first part is an integrator on the budget of allowed misses, so slow that one day's error moves it by about ``gain``
+(online quantile tracking as in Gibbs & Candes, Adaptive conformal inference under distribution shift, 2021). The second
+pays back what was missed, or saved, while theta was on its way, so that the share attained in the long run is the
+promised one and not only its trend (a proportional-integral controller on the debt).
+
+A longer lead time needs a higher quantile for the same share: an overload lasts until new replicas are there, and a
+queue makes everybody late meanwhile. theta is that of a lead of 75 s (a start of a minute), and 0.4 more for each
+e-fold of it: what week-long traces asked for at 60 and 300 s.
 """
 
 from __future__ import annotations
@@ -13,6 +23,10 @@ from autoscaler.domain.params import Params
 from autoscaler.domain.reading import Measured, Unknown
 
 _DAY_S = 86400.0
+_USUAL_LEAD_S = 75.0
+_PER_LEAD = 0.4
+# A debt of more than a day's allowance, or a saving, is forgiven: it would govern weeks.
+_LARGEST_DEBT = 1.0
 
 
 def initial_theta(params: Params) -> float:
@@ -20,9 +34,10 @@ def initial_theta(params: Params) -> float:
     return -math.log(1 - params.initial_quantile)
 
 
-def quantile(theta: float) -> float:
-    """The quantile that this headroom stands for."""
-    return 1 - math.exp(-theta)
+def quantile(theta: float, *, lead_s: float, params: Params) -> float:
+    """The quantile that this headroom stands for, with ``lead_s`` (at least 1 s counts) to foresee."""
+    raised = theta + _PER_LEAD * math.log(max(1.0, lead_s) / _USUAL_LEAD_S)
+    return 1 - math.exp(-min(params.max_theta, max(params.min_theta, raised)))
 
 
 def day_arrivals(known: float, *, rate_rps: Measured, span_s: float) -> float:
@@ -36,10 +51,23 @@ def day_arrivals(known: float, *, rate_rps: Measured, span_s: float) -> float:
     return known + weight * (today - known)
 
 
-def tune(theta: float, *, judged: Measured, missed: Measured, share: float, a_day: float, params: Params) -> float:
-    """The headroom after this tick's judged requests; unchanged where none is known."""
-    if isinstance(judged, Unknown) or isinstance(missed, Unknown) or judged <= 0 or a_day <= 0:
-        return theta
+def tune(
+    theta: float,
+    debt: float,
+    *,
+    judged: Measured,
+    missed: Measured,
+    span_s: float,
+    share: float,
+    a_day: float,
+    params: Params,
+) -> tuple[float, float]:
+    """The headroom and the debt after this tick's judged requests; unchanged where none is known, and
+    below one request a day."""
+    if isinstance(judged, Unknown) or isinstance(missed, Unknown) or judged <= 0 or a_day < 1:
+        return theta, debt
     allowed = 1 - share
-    step = params.tuning_gain * (missed - allowed * judged) / (allowed * max(a_day, judged))
-    return min(params.max_theta, max(params.min_theta, theta + step))
+    step = (missed - (1 - params.tuning_reserve) * allowed * judged) / (allowed * max(a_day, judged))
+    debt = min(_LARGEST_DEBT, max(-_LARGEST_DEBT, debt + step))
+    theta += params.tuning_gain * step + params.debt_gain * debt * span_s / _DAY_S
+    return min(params.max_theta, max(params.min_theta, theta)), debt
