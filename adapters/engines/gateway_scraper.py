@@ -9,14 +9,12 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from types import TracebackType
 
-import aiohttp
-
 from adapters.engines.fetched import DEFAULT_MAX_BYTES, DEFAULT_TIMEOUT_S, FetchedPage
-from adapters.engines.fetching import fetch_page, open_session
 from adapters.engines.foreign_gateways import ForeignPage, ForeignPageReader, JoinedForeignGateways, Told
 from adapters.engines.gateway_joining import JoinedGateways
 from adapters.engines.gateway_onlooking import Onlooker
 from adapters.engines.gateway_pages import GatewayPageReader
+from adapters.engines.patience import PatientFetcher
 from autoscaler.domain.cluster import ClusterSnapshot
 from autoscaler.domain.gateway import GatewayKind, GatewayPage, GatewayPages
 from autoscaler.domain.reading import AnyGatewayReading, GatewayReading, Observations, Unknown, UnknownReason
@@ -69,7 +67,9 @@ class GatewayScraper:
         self._reader, self._foreign_reader = GatewayPageReader(), ForeignPageReader()
         self._onlooker = Onlooker()
         self._at_zero: Mapping[GatewayPage, frozenset[str]] = {}
-        self._session: aiohttp.ClientSession | None = None
+        self._fetcher = PatientFetcher(
+            timeout_s=timeout_s, max_bytes=2 * DEFAULT_MAX_BYTES, max_connections=_MAX_CONNECTIONS
+        )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="scrape-gateways", daemon=True)
         self._thread.start()
@@ -153,16 +153,13 @@ class GatewayScraper:
         return self._foreign_reader.read(page.body, kind, at_s=at_s)
 
     async def _round(self, urls: Collection[str], bodies: dict[str, tuple[FetchedPage | Unknown, float]]) -> None:
+        self._fetcher.keep_only({*urls, *map(self._onlooker.url, self._at_zero)})
+
         async def fetch(url: str) -> None:
-            page = await self._fetch(url)
+            page = await self._fetcher.fetch(url)
             bodies[url] = page, self._clock.now_s()
 
         await asyncio.gather(*(fetch(url) for url in urls))
-
-    async def _fetch(self, url: str) -> FetchedPage | Unknown:
-        if self._session is None:
-            self._session = open_session(max_connections=_MAX_CONNECTIONS)
-        return await fetch_page(self._session, url, timeout_s=self._timeout_s, max_bytes=2 * DEFAULT_MAX_BYTES)
 
     async def _look_for_waiting(self) -> None:
         """Wake the controller when requests begin to wait for a service at zero; once for each beginning."""
@@ -178,7 +175,7 @@ class GatewayScraper:
 
     async def _waiting(self, page: GatewayPage, services: frozenset[str]) -> list[tuple[str, str]]:
         url = self._onlooker.url(page)
-        fetched = await self._fetch(url)
+        fetched = await self._fetcher.fetch(url)
         if isinstance(fetched, Unknown):  # the next tick says so
             return []
         return [(url, service) for service in self._onlooker.waiting(page, fetched.body, services)]
@@ -188,8 +185,7 @@ class GatewayScraper:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
+        await self._fetcher.close()
 
 
 def _told(page: _Page, asked: GatewayPage, service: ServiceId) -> GatewayReading | Told | Unknown:

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from types import TracebackType
 
-import aiohttp
-
 from adapters.engines.fetched import DEFAULT_MAX_BYTES, DEFAULT_TIMEOUT_S, FetchedPage
-from adapters.engines.fetching import fetch_page, open_session
 from adapters.engines.page_reader import PageReader
+from adapters.engines.patience import PatientFetcher
 from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica
 from autoscaler.domain.reading import EngineReading, Observations, Unknown, UnknownReason
 from autoscaler.domain.service import Engine, ServiceId
@@ -34,7 +32,8 @@ class PodScraper:
     """Scrapes from an event loop in a thread of its own and reads the pages in the caller's thread as they come.
 
     Connections are kept between rounds. One round takes at most ``round_timeout_s`` plus the reading of its pages,
-    whatever the replicas do: what isn't there by then is Unknown(TIMEOUT).
+    whatever the replicas do: what isn't there by then is Unknown(TIMEOUT). A replica that hangs delays one round alone
+    (adapters/engines/patience.py).
     """
 
     def __init__(
@@ -55,12 +54,10 @@ class PodScraper:
         self._clock = clock
         self._engines = engines
         self._models = models or {}
-        self._timeout_s = timeout_s
         self._round_timeout_s = 2 * timeout_s if round_timeout_s is None else round_timeout_s
-        self._max_page_bytes = max_page_bytes
         self._max_connections = max_connections
         self._reader = PageReader()
-        self._session: aiohttp.ClientSession | None = None
+        self._fetcher = PatientFetcher(timeout_s=timeout_s, max_bytes=max_page_bytes, max_connections=max_connections)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="scrape", daemon=True)
         self._thread.start()
@@ -115,10 +112,9 @@ class PodScraper:
         )
 
     async def _round(self, replicas: list[Replica], answers: SimpleQueue[_Answer | None]) -> None:
-        if self._session is None:
-            self._session = open_session(max_connections=self._max_connections)
+        self._fetcher.keep_only({one.metrics_url or "" for one in replicas})
         turns = asyncio.Semaphore(self._max_connections)
-        tasks = {asyncio.create_task(self._scrape(one, self._session, turns, answers)): one for one in replicas}
+        tasks = {asyncio.create_task(self._scrape(one, turns, answers)): one for one in replicas}
         if not tasks:
             return
         _, late = await asyncio.wait(tasks, timeout=self._round_timeout_s)
@@ -132,14 +128,11 @@ class PodScraper:
     async def _scrape(
         self,
         replica: Replica,
-        session: aiohttp.ClientSession,
         turns: asyncio.Semaphore,
         answers: SimpleQueue[_Answer | None],
     ) -> None:
         async with turns:
-            page = await fetch_page(
-                session, replica.metrics_url or "", timeout_s=self._timeout_s, max_bytes=self._max_page_bytes
-            )
+            page = await self._fetcher.fetch(replica.metrics_url or "")
         answers.put(self._answer(replica, page))
 
     def _answer(self, replica: Replica, page: FetchedPage | Unknown) -> _Answer:
@@ -150,5 +143,4 @@ class PodScraper:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
+        await self._fetcher.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 import socket
 import threading
 import zlib
@@ -81,6 +82,11 @@ def known(reading: EngineReading | Unknown) -> EngineReading:
 def reason(reading: EngineReading | Unknown) -> UnknownReason:
     assert isinstance(reading, Unknown), reading
     return reading.reason
+
+
+def no_library_speaks(reading: EngineReading | Unknown) -> bool:
+    """Its text names none of Python's errors."""
+    return isinstance(reading, Unknown) and not re.search(r"Error\b|Errno|Client|\bssl\b", reading.detail)
 
 
 def test_a_round_reads_every_ready_and_draining_replica(serve: Serve, overloaded_page: bytes) -> None:
@@ -285,6 +291,7 @@ def test_a_body_that_does_not_end_as_it_should(
 ) -> None:
     seen = scraper.read(snapshot(replica("a", serve(handler)))).engines
     assert reason(seen["a"]) is expected
+    assert no_library_speaks(seen["a"])
 
 
 def test_replicas_are_asked_at_the_same_time(serve: Serve, scraper: PodScraper) -> None:
@@ -331,6 +338,7 @@ def test_an_address_where_nobody_answers(scraper: PodScraper, url: str) -> None:
         port = closed.getsockname()[1]
         seen = scraper.read(snapshot(replica("a", url.format(port=port)))).engines
     assert reason(seen["a"]) is UnknownReason.UNREACHABLE
+    assert no_library_speaks(seen["a"])
 
 
 def test_connections_are_kept_between_rounds(serve: Serve, scraper: PodScraper) -> None:
