@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from adapters.kubernetes.api_errors import NotFoundError
 from adapters.kubernetes.connection import KubernetesApi, PatchKind
 from adapters.kubernetes.contents import ObjectKey, is_older
 from adapters.kubernetes.raw_json import JsonObject, found
@@ -160,7 +161,11 @@ class StatusStore:
         path = RESOURCES.within(key.namespace).subresource(key.name, "status")
         try:
             answer = self._api.patch(path, body, kind=PatchKind.MERGE, timeout_s=_CALL_S)
-        except (RefusedError, ConflictError) as error:  # gone, another one of that name, or no right to
+        except NotFoundError:
+            _log.info("the status of %s is not written: the resource, or its namespace, is gone", key)
+            self._written.pop(key, None)
+            return True
+        except (RefusedError, ConflictError) as error:  # another one of that name, or no right to
             _log.error("the status of %s is not written: %s", key, error)
             self._written.pop(key, None)
             return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from time import monotonic, sleep
@@ -160,7 +161,9 @@ def test_a_failure_is_tried_again_and_the_latest_is_what_counts(bench: Bench) ->
 
 
 @pytest.mark.parametrize("status", [403, 404, 409, 422])
-def test_a_refusal_is_not_repeated_and_holds_no_other_decision(bench: Bench, status: int) -> None:
+def test_a_refusal_is_not_repeated_and_holds_no_other_decision(
+    bench: Bench, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
     bench.make()
     bench.cluster.refusal = told(status, "not for you")
     bench.store.publish(decided(5))
@@ -169,6 +172,8 @@ def test_a_refusal_is_not_repeated_and_holds_no_other_decision(bench: Bench, sta
     bench.store.publish(decided(6))
     until(lambda: bench.desired() == 6)
     assert len(bench.cluster.written) == 2
+    loudest = max((each.levelno for each in caplog.records), default=logging.NOTSET)
+    assert (loudest >= logging.ERROR) is (status != 404), "a resource that is gone is no error"
 
 
 def test_what_waits_is_written_before_the_end(bench: Bench) -> None:
