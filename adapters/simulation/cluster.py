@@ -58,7 +58,9 @@ class SimulatedCluster:
         self._places = places or Places()
         self._devices = tuple(devices)
         self._targets = dict.fromkeys(self._kinds, 0)
+        self._asked: Counter[ServiceId] = Counter()
         self._records: dict[str, Record] = {}
+        self._records_of: dict[ServiceId, dict[str, Record]] = {service: {} for service in self._served}
         self._numbers = dict.fromkeys(self._kinds, 0)
         self._served_until_s = dict.fromkeys(self._served, -1.0)
         self._open: Counter[ServiceId] = Counter()
@@ -93,6 +95,7 @@ class SimulatedCluster:
         for target in targets:
             key = (service, target.variant)
             if self._targets[key] != target.replicas:
+                self._asked[service] += target.replicas - self._targets[key]
                 self._targets[key] = target.replicas
                 self._shown = None
             self._balance(key)
@@ -105,11 +108,12 @@ class SimulatedCluster:
             record = self._ordered((service, variant))
             self._placed(record, at_once=True)
         self._targets[service, variant] += replicas
+        self._asked[service] += replicas
         self._shown = None
 
     def asked(self, service: ServiceId) -> int:
         """Replicas last asked for, all variants together."""
-        return sum(count for (owner, _), count in self._targets.items() if owner == service)
+        return self._asked[service]
 
     def counts(self) -> dict[ServiceId, Counter[Phase]]:
         """Replicas of each service by phase."""
@@ -158,16 +162,16 @@ class SimulatedCluster:
         """Paid time of every replica that the service had, and has."""
         self._end_drained()
         yield from (stay for owner, stay in self._ended if owner == service)
-        for record in self._records.values():
-            if record.service == service and record.paid_since_s is not None:
+        for record in self._records_of[service].values():
+            if record.paid_since_s is not None:
                 yield Stay(begin_s=record.paid_since_s, end_s=None, cost=record.kind.cost)
 
     def _balance(self, key: tuple[ServiceId, str]) -> None:
         service, variant = key
         live = [
             each
-            for each in self._records.values()
-            if each.service == service and each.kind.variant == variant and each.phase is not Phase.DRAINING
+            for each in self._records_of[service].values()
+            if each.kind.variant == variant and each.phase is not Phase.DRAINING
         ]
         surplus = len(live) - self._targets[key]
         if surplus > 0:
@@ -183,7 +187,7 @@ class SimulatedCluster:
         self._numbers[key] += 1
         name = f"{service}-{variant}-{self._numbers[key]}"
         record = Record(name=name, service=service, kind=self._kinds[key], created_s=self._clock.now_s())
-        self._records[name] = record
+        self._records[name] = self._records_of[service][name] = record
         self._shown = None
         return record
 
@@ -280,7 +284,7 @@ class SimulatedCluster:
 
     def _gone(self, record: Record, end_s: float) -> None:
         record.turn += 1
-        del self._records[record.name]
+        del self._records[record.name], self._records_of[record.service][record.name]
         self._shown = None
         if record.paid_since_s is not None:
             stay = Stay(begin_s=record.paid_since_s, end_s=max(end_s, record.paid_since_s), cost=record.kind.cost)

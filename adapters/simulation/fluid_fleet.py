@@ -30,7 +30,6 @@ from adapters.simulation.serving import BucketCounts, GatewayPage, Outcomes, Rep
 
 _TICK_S = 1e-6  # clocks that show seconds since the epoch can't tell less apart
 _PART = 1e-6  # of a request; sums of parts are no more exact
-_NO_BUCKETS = np.empty(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +109,8 @@ class FluidFleet:
         after = bisect_left(TTFT_BOUNDS_S, model.ttft_slo_s)
         exact = after < len(TTFT_BOUNDS_S) and TTFT_BOUNDS_S[after] == model.ttft_slo_s
         # A step says no more of a time to first token than whether it was in time: two buckets around the threshold.
-        self._in_time = np.arange(len(TTFT_BOUNDS_S)) >= (after if exact else after - 1)
-        self._late = np.arange(len(TTFT_BOUNDS_S)) > after
+        self._in_time_from = after if exact else after - 1
+        self._late_from = after + 1
 
     def add(self, *, weight: float = 1.0) -> int:
         """A new replica, not routed to yet. ``weight``: its capacity in parts of the model's."""
@@ -131,8 +130,8 @@ class FluidFleet:
         each = self._replicas[replica]
         if not _serves(each):
             return
-        each.completed, each.running_at_close = self._split(each)
         each.own = self._counted(each)
+        each.completed, each.running_at_close = self._split(each, each.own[0])
         each.closed_s = self._now_s
         del self._serving[replica]
         self._weight = sum(other.weight for other in self._serving.values())
@@ -141,7 +140,7 @@ class FluidFleet:
     def remove(self, replica: int) -> None:
         """Gone; what runs on it is lost."""
         each = self._replicas[replica]
-        running = self._split(each)[1]
+        running = self._split(each, self._counted(each)[0] if _serves(each) else each.own[0])[1]
         self.close(replica)
         each.gone = True
         if running > 0:
@@ -176,8 +175,10 @@ class FluidFleet:
     def in_flight(self, replica: int) -> int:
         """Requests that it serves or that wait for it, rounded up."""
         each = self._replicas[replica]
-        waiting = self._present[0] * each.weight if _serves(each) else 0.0
-        return math.ceil(self._split(each)[1] + waiting - 1e-9)
+        if not _serves(each):
+            return math.ceil(self._split(each, each.own[0])[1] - 1e-9)
+        running = self._split(each, self._counted(each)[0])[1]
+        return math.ceil(running + self._present[0] * each.weight - 1e-9)
 
     def empty_since_s(self, replica: int) -> float | None:
         """One service time after it was closed."""
@@ -190,10 +191,11 @@ class FluidFleet:
     def page(self, replica: int) -> ReplicaPage:
         """Its even part of what the fleet did while it was open; parts of requests are counted as such."""
         each = self._replicas[replica]
-        first, late, waited_s = self._counted(each)
-        completed, running = self._split(each)
+        serves = _serves(each)
+        first, late, waited_s = self._counted(each) if serves else each.own
+        waiting = self._present[0] * each.weight if serves else 0.0
+        completed, running = self._split(each, first)
         each.completed = completed
-        waiting = self._present[0] * each.weight if _serves(each) else 0.0
         return ReplicaPage(
             waiting=waiting,
             running=running,
@@ -202,9 +204,7 @@ class FluidFleet:
             first_tokens=first,
             prompt_tokens=first * self._model.prompt_tokens,
             generation_tokens=(first + completed) / 2 * self._model.output_tokens,
-            ttft=BucketCounts(
-                TTFT_BOUNDS_S, (first - late) * self._in_time + late * self._late, count=first, total=waited_s
-            ),
+            ttft=BucketCounts(TTFT_BOUNDS_S, self._ttft_counts(first, late), count=first, total=waited_s),
         )
 
     def gateway(self) -> GatewayPage:
@@ -215,7 +215,6 @@ class FluidFleet:
         late = float(self._totals[SERVED_LATE])
         running = float(self._served[step] - self._served[max(0, step - self._lag)])
         running = min(running, first)
-        counts = (first - late) * self._in_time + late * self._late
         return GatewayPage(
             arrivals=float(self._accepted[step] + self._totals[REFUSED]),
             finished=max(0.0, first - running - self._lost),
@@ -225,9 +224,11 @@ class FluidFleet:
             in_flight=queue + running,
             judged=first + turned_away,
             within_slo=max(0.0, first - late - self._lost),
-            ttft=BucketCounts(TTFT_BOUNDS_S, counts, count=first, total=float(self._totals[WAITED_S])),
+            ttft=BucketCounts(
+                TTFT_BOUNDS_S, self._ttft_counts(first, late), count=first, total=float(self._totals[WAITED_S])
+            ),
             itl=None,
-            e2e=BucketCounts((), _NO_BUCKETS, count=0, total=0.0),
+            e2e=BucketCounts((), (), count=0, total=0.0),
         )
 
     def outcomes(self) -> Outcomes:
@@ -255,6 +256,10 @@ class FluidFleet:
         waits[(served_in >= step) | (np.diff(self._accepted) <= 0)] = np.nan
         return np.maximum(waits, 0.0)
 
+    def _ttft_counts(self, first: float, late: float) -> tuple[float, ...]:
+        begin, end = max(0, self._in_time_from), min(self._late_from, len(TTFT_BOUNDS_S))
+        return (0.0,) * begin + (first - late,) * (end - begin) + (first,) * (len(TTFT_BOUNDS_S) - end)
+
     def _share_out(self) -> None:
         if self._weight > 0:
             running = float(self._served[self._step] - self._served[max(0, self._step - self._lag)])
@@ -264,23 +269,18 @@ class FluidFleet:
         return float(self._accepted[self._step] - self._served[self._step])
 
     def _counted(self, each: _Fluid) -> tuple[float, float, float]:
-        if not _serves(each):
-            return each.own
-        return (
-            each.weight * (self._each[0] - each.origin[0]),
-            each.weight * (self._each[1] - each.origin[1]),
-            each.weight * (self._each[2] - each.origin[2]),
-        )
+        """First tokens, late ones and seconds waited, of one that serves."""
+        weight, origin, now = each.weight, each.origin, self._each
+        return weight * (now[0] - origin[0]), weight * (now[1] - origin[1]), weight * (now[2] - origin[2])
 
-    def _split(self, each: _Fluid) -> tuple[float, float]:
-        """Its first tokens, as completed and running requests. The former never shrink."""
+    def _split(self, each: _Fluid, first: float) -> tuple[float, float]:
+        """Its ``first`` tokens, as completed and running requests. The former never shrink."""
         if each.gone or not each.opened:
             return each.completed, 0.0
         if each.closed_s is not None:
             spent = (self._now_s - each.closed_s) / self._model.service_s if self._model.service_s > 0 else 1.0
             running = each.running_at_close * max(0.0, 1.0 - spent)
-            return max(each.completed, each.own[0] - running), running
-        first = self._counted(each)[0]
+            return max(each.completed, first - running), running
         completed = min(first, max(each.completed, first - self._present[1] * each.weight))
         return completed, first - completed
 

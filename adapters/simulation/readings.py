@@ -23,7 +23,10 @@ _NOTHING = Histogram((), (), 0.0, 0.0)
 
 
 def token_reading(page: ReplicaPage, *, replica: str, at_s: float, started_s: float, alive_s: float) -> EngineReading:
-    """Of an engine that makes tokens, as vLLM's page tells it. ``alive_s``: what moves while the process lives."""
+    """Of an engine that makes tokens, as vLLM's page tells it. ``alive_s``: what moves while the process lives.
+
+    Made for every replica at every tick, which is most of what a simulated world costs: nothing is called for twice.
+    """
     waiting, running, completed = float(page.waiting), float(page.running), float(page.completed)
     known = completed + running
     used, capacity = page.kv_used_tokens, page.kv_capacity_tokens
@@ -36,19 +39,19 @@ def token_reading(page: ReplicaPage, *, replica: str, at_s: float, started_s: fl
         waiting=waiting,
         running=running,
         kv_fraction=used / capacity if used is not None and capacity else NEVER,
-        kv_capacity_tokens=_number(capacity),
+        kv_capacity_tokens=NEVER if capacity is None else float(capacity),
         completed=completed,
         refused=0.0,
-        preemptions=_number(page.preemptions),
-        prompt_tokens=_number(page.prompt_tokens),
-        generation_tokens=_number(page.generation_tokens),
+        preemptions=NEVER if page.preemptions is None else float(page.preemptions),
+        prompt_tokens=NEVER if page.prompt_tokens is None else float(page.prompt_tokens),
+        generation_tokens=NEVER if page.generation_tokens is None else float(page.generation_tokens),
         arrivals_stock=waiting + (known if page.first_tokens is None else max(page.first_tokens, known)),
-        ttft=_histogram(page.ttft),
-        itl=_histogram(page.itl),
-        e2e=_histogram(page.e2e),
-        queue_time=_histogram(page.queue_time),
-        prompt_length=_histogram(page.prompt_length),
-        output_length=_histogram(page.output_length),
+        ttft=NEVER if page.ttft is None else page.ttft.histogram(),
+        itl=NEVER if page.itl is None else page.itl.histogram(),
+        e2e=NEVER if page.e2e is None else page.e2e.histogram(),
+        queue_time=NEVER if page.queue_time is None else page.queue_time.histogram(),
+        prompt_length=NEVER if page.prompt_length is None else page.prompt_length.histogram(),
+        output_length=NEVER if page.output_length is None else page.output_length.histogram(),
         heartbeat=alive_s,
     )
 
@@ -108,10 +111,6 @@ def gateway_reading(page: GatewayPage, *, service: str, at_s: float, started_s: 
 
 def _number(value: float | None) -> Measured:
     return NEVER if value is None else float(value)
-
-
-def _histogram(counts: BucketCounts | None) -> MaybeHistogram:
-    return NEVER if counts is None else counts.histogram()
 
 
 def _sums(counts: BucketCounts | None) -> MaybeHistogram:

@@ -43,13 +43,15 @@ class BucketCounts:
     """
 
     bounds: tuple[float, ...]
-    counts: NDArray[np.int64] | NDArray[np.float64]
+    counts: NDArray[np.int64] | NDArray[np.float64] | tuple[float, ...]
     count: float
     total: float
 
     def histogram(self) -> Histogram:
         """The same as the controller's readings carry it."""
-        counts = tuple(self.counts.astype(np.float64, copy=False).tolist())
+        counts = self.counts
+        if not isinstance(counts, tuple):
+            counts = tuple(counts.astype(np.float64, copy=False).tolist())
         return Histogram(self.bounds, counts, float(self.count), self.total)
 
 

@@ -82,7 +82,7 @@ def _family(name: str, kind: str, values: Mapping[str, float | None], labels: Ma
 
 def _histogram(name: str, counts: BucketCounts) -> Iterator[str]:
     yield f"# TYPE {name} histogram"
-    for bound, count in zip(counts.bounds, counts.counts.tolist(), strict=True):
+    for bound, count in zip(counts.bounds, counts.histogram().counts, strict=True):
         yield _sample(f"{name}_bucket", {**_LABELS, "le": repr(float(bound))}, count)
     yield _sample(f"{name}_bucket", {**_LABELS, "le": "+Inf"}, counts.count)
     yield _sample(f"{name}_count", _LABELS, counts.count)
