@@ -181,8 +181,12 @@ def observe(
         rate = max(0.0, done.arrivals / done.span_s) if isinstance(done, Progress) else 0.0
         return ReplicaTrack(reading=reading, rate_rps=rate, alive_s=alive_s), done
     done = progress(reading, track.reading, since_s=track.reading.at_s)
+    stands_still = isinstance(done, Progress) and _stands_still(reading, done, alive_s)
+    if stands_still:
+        track = replace(track, flat_since_s=track.flat_since_s or track.reading.at_s)
+        done = Unknown(UnknownReason.STALE, "requests are in it, and nothing on the page has moved since the last one")
     if isinstance(done, Unknown):
-        if reading.at_s <= track.reading.at_s:
+        if stands_still or reading.at_s <= track.reading.at_s:
             return _unobserved(track, now_s), done
         return ReplicaTrack(reading=reading, rate_rps=track.rate_rps, alive_s=alive_s), done
     flat_since_s = (track.flat_since_s or track.reading.at_s) if _flat(reading, done) else None
@@ -216,6 +220,11 @@ def _alive_s(reading: EngineReading, track: ReplicaTrack | None) -> float | None
     if track is None or track.alive_s is None or reading.heartbeat != track.reading.heartbeat:
         return reading.at_s
     return track.alive_s
+
+
+def _stands_still(reading: EngineReading, done: Progress, alive_s: float | None) -> bool:
+    """It has work, so its process can't have used no time at all: the page is an old one that bears a new time."""
+    return alive_s is not None and alive_s < reading.at_s and done.arrivals == 0 and _flat(reading, done)
 
 
 def is_stuck(track: ReplicaTrack | None, *, now_s: float, params: Params) -> bool:

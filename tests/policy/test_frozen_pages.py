@@ -90,3 +90,37 @@ def test_its_reason_is_told() -> None:
     part = world.decide(Observations(at_s=world.now_s, engines=engines, gateways={})).services[0]
     assert Reason.UNKNOWN_DEMAND in {stage.reason for stage in part.stages}
     assert any("same to the last digit" in stage.detail for stage in part.stages)
+
+
+def test_with_requests_on_it_a_page_that_stands_still_is_unknown_at_once() -> None:
+    """A process that works uses some time; nothing is given up meanwhile, and it is known again as soon as it moves."""
+    world = grown(World())
+    for name in world.ready():
+        world.engines[name].running = 3.0
+    ticked(world, lambda name: world.now_s, rps=15.0)
+    stood_s = world.now_s
+    for _ in range(DOZEN - 2):
+        still = ticked(world, lambda name: stood_s)
+        assert len(still.unobserved) == 2
+        assert "nothing on the page has moved" in still.unobserved[0]
+    assert world.targets[world.services[0].id, "default"] == 2
+    ticked(world, lambda name: world.now_s, rps=15.0)
+    assert ticked(world, lambda name: world.now_s, rps=15.0).unobserved == ()
+
+
+def test_with_requests_on_it_and_a_process_that_lives_it_is_counted() -> None:
+    """A long prefill, or an engine that hangs behind a server that does not: no old page."""
+    world = grown(World())
+    for name in world.ready():
+        world.engines[name].running = 3.0
+    ticked(world, lambda name: world.now_s, rps=15.0)
+    assert ticked(world, lambda name: world.now_s).unobserved == ()
+
+
+def test_with_requests_on_it_and_arrivals_it_is_counted() -> None:
+    """Others count what their process did not: the queue grew, so the page is a new one."""
+    world = grown(World())
+    ticked(world, lambda name: CPU_S, rps=15.0)
+    for name in world.ready():
+        world.engines[name].waiting = 5.0
+    assert ticked(world, lambda name: CPU_S).unobserved == ()
