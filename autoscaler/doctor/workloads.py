@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from adapters.kubernetes.api_errors import NotFoundError
 from adapters.kubernetes.contents import key_of
-from adapters.kubernetes.raw_json import JsonObject, found, objects, text
+from adapters.kubernetes.raw_json import JsonObject, found, objects, optional_whole, text
 from adapters.kubernetes.target_view import TargetView
 from autoscaler.doctor.facts import ClusterFacts, Viewed, known, named, pods_of
 from autoscaler.doctor.finding import CheckId, Findings, error, fine, of_each, warning
@@ -80,8 +80,21 @@ def _budget(facts: ClusterFacts, subject: str, budget: JsonObject) -> Findings:
     for name, viewed in facts.viewed_by_name():
         pods = facts.pods_of(viewed.view)
         if pods and key_of(budget).namespace == viewed.view.namespace and selects(budget, pods[0], "selector"):
-            message = f"it is on the pods of {name}: it holds evictions, and never a scale-down"
-            yield fine(CheckId.DISRUPTION_BUDGET, subject, message)
+            if _bars_all(budget):
+                message = f"it lets no pod of {name} be evicted though all are well: their nodes can't be drained"
+                fix = "spec.maxUnavailable: 1, in place of a minAvailable as high as the count of replicas"
+                yield warning(CheckId.DISRUPTION_BUDGET, subject, message, fix)
+            else:
+                message = f"it is on the pods of {name}: it holds evictions, and never a scale-down"
+                yield fine(CheckId.DISRUPTION_BUDGET, subject, message)
+
+
+def _bars_all(budget: JsonObject) -> bool:
+    """No eviction is allowed, and not because a pod is ill (``PodDisruptionBudgetStatus`` of policy/v1)."""
+    allowed, healthy, expected = (
+        optional_whole(budget, "status", key) for key in ("disruptionsAllowed", "currentHealthy", "expectedPods")
+    )
+    return allowed == 0 and healthy is not None and expected is not None and healthy >= expected > 0
 
 
 def any_pod(pods: Sequence[JsonObject], view: TargetView) -> JsonObject | None:

@@ -162,3 +162,40 @@ def test_a_fault_is_found(spoil: Spoil, severity: Severity, check: CheckId, word
 )
 def test_a_policy_that_lets_the_controller_in_is_no_fault(policies: list[Json]) -> None:
     assert bad(found(World(network_policies=policies))) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "severity", "words"),
+    [
+        pytest.param({}, Severity.OK, "never a scale-down", id="not judged yet"),
+        pytest.param(
+            {"disruptionsAllowed": 1, "currentHealthy": 2, "expectedPods": 2}, Severity.OK, "evictions", id="one may go"
+        ),
+        pytest.param(
+            {"disruptionsAllowed": 0, "currentHealthy": 1, "expectedPods": 2}, Severity.OK, "evictions", id="one is ill"
+        ),
+        pytest.param(
+            {"disruptionsAllowed": 0, "currentHealthy": 0, "expectedPods": 0}, Severity.OK, "evictions", id="no pod"
+        ),
+        pytest.param(
+            {"disruptionsAllowed": 0, "currentHealthy": 2, "expectedPods": 2},
+            WARNING,
+            "draining",
+            id="none may go",
+        ),
+    ],
+)
+def test_a_budget_that_lets_no_pod_go_is_told_from_one_that_waits(status: Json, severity: Severity, words: str) -> None:
+    world = World()
+    labels = world.pods[0]["metadata"]["labels"]
+    namespace = world.pods[0]["metadata"]["namespace"]
+    world.budgets = [
+        {
+            "metadata": {"name": "keep", "namespace": namespace},
+            "spec": {"minAvailable": 2, "selector": {"matchLabels": labels}},
+            "status": status,
+        }
+    ]
+    told = [each for each in found(world) if each.check is CheckId.DISRUPTION_BUDGET]
+    assert [each.severity for each in told] == [severity]
+    assert words in told[0].message
