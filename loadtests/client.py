@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import random
 import socket
 import time
 from dataclasses import dataclass
@@ -22,13 +23,15 @@ _FIRST_TOKEN_ID, _LAST_TOKEN_ID = 10, 400
 class Target:
     """Where requests go. ``chat``: chat completions, with words for tokens; else completions, with token ids.
 
-    ``timeout_s``: a request that takes longer is given up and counts as unfinished.
+    ``timeout_s``: a request that takes longer is given up and counts as unfinished. ``salt``: loads of another salt
+    have other prompts.
     """
 
     url: str
     model: str
     chat: bool = False
     timeout_s: float = 120.0
+    salt: int = 0
 
     def __post_init__(self) -> None:
         check_target(self.url, self.timeout_s)
@@ -191,8 +194,8 @@ def outcome_of(status: int | None, problem: str) -> Outcome:
 
 def _body(request: PlannedRequest, target: Target) -> bytes:
     # Ids differ from request to request, so that an engine's prefix cache has nothing to reuse.
-    span = _LAST_TOKEN_ID - _FIRST_TOKEN_ID
-    ids = [_FIRST_TOKEN_ID + (request.number * 7919 + i * 104729) % span for i in range(request.prompt_tokens)]
+    drawn = random.Random(f"{target.salt}/{request.number}")
+    ids = drawn.choices(range(_FIRST_TOKEN_ID, _LAST_TOKEN_ID), k=request.prompt_tokens)
     body: dict[str, object] = {
         "model": target.model,
         "max_tokens": request.output_tokens,

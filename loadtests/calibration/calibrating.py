@@ -1,0 +1,79 @@
+"""The whole of it: drive an engine, fit its coefficients to some loads, and predict others with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from loadtests.calibration.coefficients import Coefficients
+from loadtests.calibration.driving import Engine, drive, drive_once
+from loadtests.calibration.figures import Figures, measured
+from loadtests.calibration.fitting import fitted
+from loadtests.calibration.replaying import predicted
+from loadtests.calibration.steady import SteadyLoad
+
+_WARMUP_S = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One load, measured and simulated. ``is_fitted``: the coefficients come from it (and another)."""
+
+    load: SteadyLoad
+    is_fitted: bool
+    measured: Figures
+    simulated: Figures
+
+    @property
+    def ttft_error(self) -> float:
+        """Relative: 0.1 where the simulated median is 10 % too long."""
+        return self.simulated.ttft_s / self.measured.ttft_s - 1
+
+    @property
+    def itl_error(self) -> float:
+        """Relative."""
+        return self.simulated.itl_s / self.measured.itl_s - 1
+
+    @property
+    def throughput_error(self) -> float:
+        """Relative."""
+        return self.simulated.throughput_tps / self.measured.throughput_tps - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """The coefficients, and how well they describe the loads that they are fitted to and those that they are not."""
+
+    coefficients: Coefficients
+    compared: tuple[Compared, ...]
+
+
+def calibrate(
+    fit: Sequence[SteadyLoad],
+    predict: Sequence[SteadyLoad],
+    *,
+    engine: Engine,
+    turns: int,
+    max_num_seqs: int,
+    chunk_tokens: int,
+    tell: Callable[[str], None],
+) -> Calibration:
+    """Drive the engine with all loads, after a short one that warms it up; fit to ``fit`` alone.
+
+    ``tell`` hears what is done next. Raises CalibrationError where no coefficients can be told, and ValueError where
+    too few requests finished.
+    """
+    tell("warming up")
+    drive_once(fit[0].warmup(_WARMUP_S), engine)
+    driven = drive([*fit, *predict], turns=turns, engine=engine, tell=tell)
+    coefficients = fitted([driven[load] for load in fit], max_num_seqs=max_num_seqs, chunk_tokens=chunk_tokens)
+    compared = [
+        Compared(
+            load=load,
+            is_fitted=load in fit,
+            measured=measured(turn.records for turn in its_turns),
+            simulated=predicted((turn.arrivals for turn in its_turns), coefficients),
+        )
+        for load, its_turns in driven.items()
+    ]
+    return Calibration(coefficients=coefficients, compared=tuple(compared))
