@@ -180,7 +180,7 @@ def test_a_policy_that_lets_the_controller_in_is_no_fault(policies: list[Json]) 
         pytest.param(
             {"disruptionsAllowed": 0, "currentHealthy": 2, "expectedPods": 2},
             WARNING,
-            "draining",
+            "drained",
             id="none may go",
         ),
     ],
