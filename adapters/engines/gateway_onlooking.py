@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from yarl import URL
 
 from adapters.engines.foreign_gateways import ForeignPageReader, Told
@@ -18,11 +20,21 @@ class Onlooker:
         self._others = ForeignPageReader()
         self._arrivals: dict[tuple[str, str], float] = {}
 
+    def keep_only(self, looked_at: Mapping[GatewayPage, frozenset[str]]) -> None:
+        """Forget the services that nobody looks for any more: what was asked of one while it had replicas is no demand
+        when it is at zero again.
+        """
+        wanted = {(page.url, service) for page, services in looked_at.items() for service in services}
+        self._arrivals = {key: arrivals for key, arrivals in self._arrivals.items() if key in wanted}
+
     def url(self, page: GatewayPage) -> str:
         """Where to look: of our own gateways at the one series that is needed."""
-        if page.kind is GatewayKind.GPU_AUTOSCALER:
+        if page.kind is not GatewayKind.GPU_AUTOSCALER:
+            return page.url
+        try:
             return str(URL(page.url).update_query({"name[]": WAITING}))
-        return page.url
+        except ValueError:  # no address: who fetches it says so
+            return page.url
 
     def waiting(self, page: GatewayPage, body: bytes, services: frozenset[str]) -> frozenset[str]:
         """Those of the services that somebody waits for, or has asked for since the last look; none where the page

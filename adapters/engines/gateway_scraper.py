@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import CancelledError
@@ -20,6 +21,8 @@ from autoscaler.domain.gateway import GatewayKind, GatewayPage, GatewayPages
 from autoscaler.domain.reading import AnyGatewayReading, GatewayReading, Observations, Unknown, UnknownReason
 from autoscaler.domain.service import ServiceId
 from autoscaler.ports import Clock
+
+_log = logging.getLogger(__name__)
 
 _MAX_CONNECTIONS = 64
 _CLOSING_TIMEOUT_S = 5.0
@@ -85,6 +88,11 @@ class GatewayScraper:
 
     def read(self, snapshot: ClusterSnapshot) -> Observations:
         """The joined reading of each service of the snapshot that has a gateway, or the reason for none."""
+        if self._looking.done():
+            _log.error(
+                "looking for requests at zero replicas ended, and begins anew", exc_info=self._looking.exception()
+            )
+            self._looking = asyncio.run_coroutine_threadsafe(self._look_for_waiting(), self._loop)
         services = {target.service for target in snapshot.targets}
         found = {service: pages for service, pages in self._gateways().items() if service in services}
         self._at_zero = _at_zero(snapshot, found)
@@ -167,6 +175,7 @@ class GatewayScraper:
         while True:
             await asyncio.sleep(self._look_s)
             at_zero = self._at_zero
+            self._onlooker.keep_only(at_zero)
             found = await asyncio.gather(*(self._waiting(page, services) for page, services in at_zero.items()))
             waiting = frozenset(each for some in found for each in some)
             if waiting - known:

@@ -26,6 +26,7 @@ from autoscaler.ports import MetricsSource
 _TIMEOUT_S = 1.0
 _CLOSING_TIMEOUT_S = 5.0
 _NANOSECONDS = 1e9
+_MOST = 2**64 - 1  # what protobuf's counters hold
 _PARTS = ("compute_input", "compute_infer", "compute_output")
 
 
@@ -46,11 +47,12 @@ class _Client(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """An open client and how it is asked."""
+    """An open client and how it is asked. ``failures``: what it raises where its server does not answer well."""
 
     address: str
     client: _Client
     ask: Callable[[], Awaitable[object]]
+    failures: tuple[type[Exception], ...]
 
 
 def executions_of(answer: object) -> Executions | Unknown:
@@ -70,6 +72,8 @@ def executions_of(answer: object) -> Executions | Unknown:
         return Unknown(UnknownReason.MALFORMED_PAGE, f"statistics: {error}"[:200])
     if min(count, items, time_ns) < 0:
         return Unknown(UnknownReason.OUT_OF_RANGE, "statistics below zero")
+    if max(count, items, time_ns) > _MOST:
+        return Unknown(UnknownReason.OUT_OF_RANGE, "statistics above what 64 bits hold")
     return Executions(count=float(count), items=float(items), time_s=time_ns / _NANOSECONDS)
 
 
@@ -144,15 +148,16 @@ class WithStatistics:
 
     async def _asked(self, name: str, protocol: StatisticsProtocol, address: str) -> Executions | Unknown:
         try:
-            if name not in self._open:
-                self._open[name] = _opened(protocol, address)
-            async with asyncio.timeout(self._timeout_s):
-                return executions_of(await self._open[name].ask())
-        except ImportError as error:
+            asking = self._open.get(name) or _opened(protocol, address)
+        except (ImportError, RuntimeError) as error:  # tritonclient's own words for an extra of it that lacks
             return Unknown(UnknownReason.NOT_EXPORTED, f'the extra "triton" is not installed: {error}'[:200])
+        self._open[name] = asking
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return executions_of(await asking.ask())
         except TimeoutError:
             why = Unknown(UnknownReason.TIMEOUT, f"no statistics within {self._timeout_s:g} s")
-        except Exception as error:  # tritonclient's, gRPC's, aiohttp's: whatever it is, only this server has none
+        except asking.failures as error:
             why = Unknown(UnknownReason.UNREACHABLE, f"{type(error).__name__}: {error}"[:200])
         await self._drop(name)  # gRPC would wait longer and longer before it tries a server again
         return why
@@ -165,21 +170,32 @@ class WithStatistics:
     async def _drop(self, name: str) -> None:
         asking = self._open.pop(name, None)
         if asking is not None:
-            with contextlib.suppress(Exception):  # what matters is that it is not used again
+            with contextlib.suppress(TimeoutError, *asking.failures):  # what matters is that it is not used again
                 await asyncio.wait_for(asking.client.close(), self._timeout_s)
 
 
 def _opened(protocol: StatisticsProtocol, address: str) -> _Asking:
-    """A client for that address; nothing is connected yet. Raises ImportError."""
+    """A client for that address; nothing is connected yet. Raises ImportError or RuntimeError without the extra."""
+    from tritonclient.utils import InferenceServerException  # noqa: PLC0415  (an extra of its own)
+
     if protocol is StatisticsProtocol.GRPC:
+        import grpc  # noqa: PLC0415  (only for who asks over it)
         from tritonclient.grpc import aio as over_grpc  # noqa: PLC0415  (an extra of its own)
 
         client = over_grpc.InferenceServerClient(address)
-        return _Asking(address, client, lambda: client.get_inference_statistics(as_json=True))
+        return _Asking(
+            address,
+            client,
+            lambda: client.get_inference_statistics(as_json=True),
+            (InferenceServerException, grpc.RpcError, grpc.aio.BaseError, OSError, ValueError),
+        )
+    import aiohttp  # noqa: PLC0415  (only for who asks over it)
     from tritonclient.http import aio as over_http  # noqa: PLC0415  (an extra of its own)
 
     plain = over_http.InferenceServerClient(address)
-    return _Asking(address, plain, plain.get_inference_statistics)
+    # The last two: an answer that is no JSON, or too deep a one.
+    failures = (InferenceServerException, aiohttp.ClientError, OSError, ValueError, RecursionError)
+    return _Asking(address, plain, plain.get_inference_statistics, failures)
 
 
 def _completed(page: EngineReading, answer: Executions | Unknown, protocol: StatisticsProtocol) -> EngineReading:

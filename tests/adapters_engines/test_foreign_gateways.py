@@ -205,5 +205,9 @@ def test_somebody_asks_for_a_service_at_zero() -> None:
     assert onlooker.waiting(page, LITELLM.replace("11", "12").encode(), services) == services
     assert onlooker.waiting(page, LITELLM.replace("11", "12").encode(), services) == frozenset()
     assert onlooker.waiting(page, b"<html>", services) == frozenset()
+    # While it has replicas nobody looks: what was asked then is no demand when it is at zero again.
+    onlooker.keep_only({})
+    assert onlooker.waiting(page, LITELLM.replace("11", "90").encode(), services) == frozenset()
+    assert onlooker.waiting(page, LITELLM.replace("11", "91").encode(), services) == services
     queued = GatewayPage(name="epp", url="http://epp/metrics", kind=GatewayKind.ENDPOINT_PICKER)
     assert onlooker.waiting(queued, PICKER.encode(), services) == services

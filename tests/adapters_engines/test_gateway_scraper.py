@@ -214,6 +214,20 @@ def test_a_service_with_replicas_is_left_to_the_tick(serve: Serve) -> None:
         assert not woken.acquire(blocking=False)
 
 
+def test_a_page_that_has_no_address_keeps_nobody_else_asleep(serve: Serve) -> None:
+    gateway = Gateway(received={CHAT: 0})
+    found: GatewayPages = {
+        OTHER: (GatewayPage(name="odd", url="http://[broken/metrics"),),
+        CHAT: pages(serve(gateway.page)),
+    }
+    woken = threading.Semaphore(0)
+    with scraping(lambda: found, wake=woken.release, look_s=0.01) as scraper:
+        assert isinstance(scraper.read(snapshot(0)).gateways[OTHER], Unknown)
+        until_asked(gateway, 3)
+        gateway.received[CHAT] = 1
+        assert woken.acquire(timeout=LONG_S)
+
+
 def until_asked(gateway: Gateway, times: int) -> None:
     """It has been asked so many times more."""
     wanted, deadline_s = len(gateway.asked) + times, time.monotonic() + LONG_S

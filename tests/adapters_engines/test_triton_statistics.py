@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import pytest
+from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapters.engines.page_reader import PageReader
 from adapters.engines.triton_statistics import Executions, WithStatistics, executions_of
 from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica
-from autoscaler.domain.reading import Observations, Unknown, UnknownReason
-from autoscaler.domain.service import ServiceId, StatisticsApi, StatisticsProtocol
+from autoscaler.domain.reading import EngineReading, Observations, Unknown, UnknownReason
+from autoscaler.domain.service import Engine, ServiceId, StatisticsApi, StatisticsProtocol
+from tests.adapters_engines.conftest import Serve
+
+TRITON_PAGE = b"""\
+nv_inference_request_success{model="m",version="1"} 4
+nv_inference_count{model="m",version="1"} 4
+nv_inference_exec_count{model="m",version="1"} 2
+nv_inference_request_duration_us{model="m",version="1"} 400
+nv_inference_queue_duration_us{model="m",version="1"} 10
+nv_inference_pending_request_count{model="m",version="1"} 0
+"""
 
 # Of a server of nvidia-pytriton 0.7.0 whose model sleeps 50 ms and 10 ms an item: 27 executions of 200 requests.
 OVER_HTTP = {
@@ -97,6 +111,11 @@ def test_what_did_not_happen_is_a_known_zero(answer: object) -> None:
             UnknownReason.OUT_OF_RANGE,
             id="below zero",
         ),
+        pytest.param(
+            {"model_stats": [{"batch_stats": [{"batch_size": 1, "compute_infer": {"count": "9" * 400}}]}]},
+            UnknownReason.OUT_OF_RANGE,
+            id="more than any counter holds",
+        ),
     ],
 )
 def test_what_is_no_statistics_is_unknown(answer: object, reason: UnknownReason) -> None:
@@ -105,7 +124,8 @@ def test_what_is_no_statistics_is_unknown(answer: object, reason: UnknownReason)
     assert found.reason is reason
 
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+HUGE = st.integers(min_value=300, max_value=400).map(lambda digits: 10**digits)
+SCALARS = st.none() | st.booleans() | st.integers() | HUGE | HUGE.map(str) | st.floats() | st.text(max_size=8)
 KEYS = st.sampled_from(
     ["model_stats", "batch_stats", "batch_size", "compute_input", "compute_infer", "compute_output", "count", "ns"]
 )
@@ -116,6 +136,57 @@ ANSWERS = st.recursive(SCALARS, lambda part: st.lists(part, max_size=3) | st.dic
 def test_no_answer_raises_or_gives_a_number_below_zero(answer: object) -> None:
     found = executions_of(answer)
     assert isinstance(found, Unknown) or min(found.count, found.items, found.time_s) >= 0
+
+
+class _Pages:
+    """Every replica has a page."""
+
+    def read(self, snapshot: ClusterSnapshot) -> Observations:
+        page = PageReader().read(TRITON_PAGE, replica="timed-1", at_s=snapshot.at_s, engine=Engine.TRITON)
+        return Observations(at_s=snapshot.at_s, engines={each.name: page for each in snapshot.replicas}, gateways={})
+
+
+def answering(body: bytes, *, status: int = 200) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=body, status=status, content_type="application/json")
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        pytest.param(b"<html>", 200, id="no JSON"),
+        pytest.param(b"\xff\xfe", 200, id="no text"),
+        pytest.param(b"", 200, id="nothing"),
+        pytest.param(b"[" * 100_000, 200, id="too deep"),
+        pytest.param(b"[1]", 200, id="a list"),
+        pytest.param(b"[1]", 500, id="an error that is no object"),
+        pytest.param(b'{"error": "no such model"}', 400, id="an error"),
+        pytest.param(b"\xff", 503, id="an error in no text"),
+    ],
+)
+def test_a_server_that_answers_nonsense_keeps_its_page_and_a_warning(serve: Serve, body: bytes, status: int) -> None:
+    url = serve(answering(body, status=status))
+    port = int(url.rpartition(":")[2])
+    replica = Replica(
+        name="timed-1",
+        service=ServiceId("timed"),
+        variant="default",
+        phase=Phase.READY,
+        created_s=0.0,
+        metrics_url=f"{url}/metrics",
+    )
+    snapshot = ClusterSnapshot(at_s=5.0, devices=(), replicas=(replica,), targets=())
+    api = StatisticsApi(protocol=StatisticsProtocol.HTTP, port=port)
+    source = WithStatistics(_Pages(), apis={ServiceId("timed"): api}, timeout_s=30.0)
+    try:
+        reading = source.read(snapshot).engines["timed-1"]
+    finally:
+        source.close()
+    assert isinstance(reading, EngineReading)
+    assert isinstance(reading.exec_time_s, Unknown)
+    assert any("no statistics" in warning for warning in reading.warnings)
 
 
 class _NoPages:
