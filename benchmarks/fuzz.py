@@ -1,9 +1,10 @@
 """Pages that no server should send, read by every engine's table.
 
-``python -m benchmarks.fuzz [--seconds N] [--seed N]`` spends N seconds of CPU (default 600) on pages made of the
-tables' own names with senseless labels and values, and on damaged copies of recorded pages. Each must end in a reading
-whose values lie in their ranges or in a reason, as a report too, and the same from a reader that has met others before.
-The first page that does not is printed with its number, and the exit status is 1.
+``python -m benchmarks.fuzz [--of engines|gateways|statistics] [--seconds N] [--seed N]`` spends N seconds of CPU
+(default 600) on pages made of the tables' own names with senseless labels and values, and on damaged copies of recorded
+pages. Each must end in a reading whose values lie in their ranges or in a reason, as a report too, and the same from a
+reader that has met others before. The first page that does not is printed with its number, and the exit status is 1.
+Pages of gateways and Triton's statistics are in ``benchmarks.fuzz_gateways``.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import math
 import random
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import Protocol
 
 from adapters.engines.detection import TABLES
 from adapters.engines.exposition import MAX_LINE_BYTES
@@ -25,6 +28,7 @@ from adapters.engines.reading_report import report_page, to_json
 from adapters.engines.signals import MAX_COUNT, MAX_FRACTION, EngineTable
 from autoscaler.domain.reading import EngineReading, Histogram, Unknown
 from autoscaler.domain.service import Engine
+from benchmarks.fuzz_gateways import GatewayFuzzer, StatisticsFuzzer
 
 SCRAPES = Path(__file__).parents[1] / "tests" / "fixtures" / "scrapes"
 _LABELS = (
@@ -152,13 +156,26 @@ def check_sensible(answer: EngineReading | Unknown) -> None:
             assert 0 <= value <= upper, (name, value)
 
 
+class _Checks(Protocol):
+    def page(self, number: int) -> bytes: ...
+    def check(self, number: int) -> str: ...
+
+
+_FUZZERS: Mapping[str, Callable[[], _Checks]] = {
+    "engines": Fuzzer,
+    "gateways": GatewayFuzzer,
+    "statistics": StatisticsFuzzer,
+}
+
+
 def main() -> None:
     """Check pages until the CPU time is spent."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--of", choices=list(_FUZZERS), default="engines", help="what is read (default: engines)")
     parser.add_argument("--seconds", type=float, default=600.0, help="CPU time (default: 600)")
     parser.add_argument("--seed", type=int, default=0, help="number of the first page (default: 0)")
     given = parser.parse_args()
-    fuzzer, outcomes, number = Fuzzer(), Counter[str](), given.seed
+    fuzzer, outcomes, number = _FUZZERS[given.of](), Counter[str](), given.seed
     while time.process_time() < given.seconds:
         try:
             outcomes[fuzzer.check(number)] += 1

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from adapters.engines.exposition import Page, PageParser, UnreadablePageError
+from adapters.engines.signals import MAX_COUNT
 from autoscaler.domain.reading import GatewayReading, Histogram, Unknown, UnknownReason
 
 PREFIX = "gpu_autoscaler_gateway_"
@@ -94,8 +95,16 @@ def _by_service(page: Page) -> Mapping[str, _Found]:
             elif part == "sum":
                 parts.total = value
             else:
-                parts.buckets[float(labels.get("le", "nan"))] = value
+                parts.buckets[_bound(labels.get("le", ""))] = value
     return services
+
+
+def _bound(text: str) -> float:
+    """NaN where it is none."""
+    try:
+        return math.nan if "_" in text else float(text)
+    except ValueError:
+        return math.nan
 
 
 def _reading(found: _Found, *, service: str, started_s: float, at_s: float) -> GatewayReading | Unknown:
@@ -103,7 +112,7 @@ def _reading(found: _Found, *, service: str, started_s: float, at_s: float) -> G
         value = found.numbers.get(name)
         if value is None:
             return Unknown(UnknownReason.MISSING_SERIES, f"{series} of {service}")
-        if not (math.isfinite(value) and value >= 0):
+        if not 0 <= value <= MAX_COUNT:
             return Unknown(UnknownReason.OUT_OF_RANGE, f"{series} of {service}: {value:g}")
     histograms: dict[str, Histogram] = {}
     for family, name in _HISTOGRAMS.items():
@@ -133,9 +142,9 @@ def _reading(found: _Found, *, service: str, started_s: float, at_s: float) -> G
 def _histogram(parts: _Parts) -> Histogram | None:
     bounds = sorted(bound for bound in parts.buckets if math.isfinite(bound))
     counts = [parts.buckets[bound] for bound in bounds]
-    if parts.count is None or parts.total is None or not bounds:
+    if parts.count is None or parts.total is None or not bounds or any(map(math.isnan, parts.buckets)):
         return None
-    rising = [0.0, *counts, parts.count]
-    if not all(math.isfinite(value) for value in (*rising, parts.total)) or rising != sorted(rising):
+    rising = [0.0, *counts, parts.count, MAX_COUNT]
+    if any(map(math.isnan, rising)) or rising != sorted(rising) or not 0 <= parts.total < math.inf:
         return None
     return Histogram(tuple(bounds), tuple(counts), parts.count, parts.total)

@@ -236,6 +236,30 @@ def until_asked(gateway: Gateway, times: int) -> None:
         time.sleep(0.005)
 
 
+WHOLE = page_of(
+    [ServiceMeter(Slo(e2e_s=1.0)).reading(CHAT, started_s=1.0, at_s=0.0, waiting=0)], started_s=1.0
+).decode()
+OURS = f'{{service="{CHAT}"}}'
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        pytest.param('le="0.1"', 'le=""', id="no bound"),
+        pytest.param('le="0.1"', 'le="x"', id="a bound that is no number"),
+        pytest.param(f"waiting{OURS} 0", f"waiting{OURS} 1e30", id="more than can be"),
+        pytest.param(f"ttft_seconds_sum{OURS} 0", f"ttft_seconds_sum{OURS} -1", id="a time below zero"),
+    ],
+)
+def test_a_value_that_can_not_be_makes_no_reading(good: str, bad: str) -> None:
+    page = WHOLE.replace(" 0.0\n", " 0\n")
+    assert good in page
+    for body, is_known in ((page, True), (page.replace(good, bad), False)):
+        read = GatewayPageReader().read(body.encode(), at_s=5.0)
+        assert not isinstance(read, Unknown)
+        assert isinstance(read[CHAT], GatewayReading) is is_known
+
+
 @given(
     spans_s=st.lists(st.floats(min_value=0.0, max_value=1e4), max_size=20),
     service=st.text(min_size=1, max_size=20),
