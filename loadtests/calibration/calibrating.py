@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from loadtests.calibration.coefficients import Coefficients
 from loadtests.calibration.driving import Engine, drive, drive_once
@@ -17,27 +18,35 @@ _WARMUP_S = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One load, measured and simulated. ``is_fitted``: the coefficients come from it (and another)."""
+    """One load, measured and simulated turn by turn. ``is_fitted``: the coefficients come from it (and another).
+
+    Its errors are relative, 0.1 where the simulation says 10 % too much, and those of the median turn: one in which the
+    machine was busy with something else says nothing about the engine.
+    """
 
     load: SteadyLoad
     is_fitted: bool
-    measured: Figures
-    simulated: Figures
+    measured: tuple[Figures, ...]
+    simulated: tuple[Figures, ...]
 
     @property
     def ttft_error(self) -> float:
-        """Relative: 0.1 where the simulated median is 10 % too long."""
-        return self.simulated.ttft_s / self.measured.ttft_s - 1
+        """Of the median time to first token."""
+        return self._error(lambda figures: figures.ttft_s)
 
     @property
     def itl_error(self) -> float:
-        """Relative."""
-        return self.simulated.itl_s / self.measured.itl_s - 1
+        """Of the median time between tokens."""
+        return self._error(lambda figures: figures.itl_s)
 
     @property
     def throughput_error(self) -> float:
-        """Relative."""
-        return self.simulated.throughput_tps / self.measured.throughput_tps - 1
+        """Of the output tokens per second."""
+        return self._error(lambda figures: figures.throughput_tps)
+
+    def _error(self, figure: Callable[[Figures], float]) -> float:
+        pairs = zip(self.measured, self.simulated, strict=True)
+        return median(figure(simulated) / figure(measured) - 1 for measured, simulated in pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +80,8 @@ def calibrate(
         Compared(
             load=load,
             is_fitted=load in fit,
-            measured=measured(turn.records for turn in its_turns),
-            simulated=predicted((turn.arrivals for turn in its_turns), coefficients),
+            measured=tuple(measured(turn.records) for turn in its_turns),
+            simulated=tuple(predicted(turn.arrivals, coefficients) for turn in its_turns),
         )
         for load, its_turns in driven.items()
     ]

@@ -21,7 +21,7 @@ from predictors.step_time import Fit, Misfit, fit_step_time
 Floats = NDArray[np.float64]
 
 # Long enough that a window holds hundreds of tokens, short enough that the batch stays about the same within it.
-WINDOW_S = 3.0
+WINDOW_S = 2.0
 _LEAST_REQUESTS = 20
 _PREFILL, _ITL = 3, 5  # columns of a window
 _CORRECTIONS = 4

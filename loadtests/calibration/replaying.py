@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +17,7 @@ from autoscaler.domain.service import Slo
 from loadtests.arrivals import Arrivals
 from loadtests.calibration.coefficients import Coefficients
 from loadtests.calibration.driving import Driven
-from loadtests.calibration.figures import Figures, Turn
+from loadtests.calibration.figures import Figures
 
 # Every request is followed to its end; the fleet asks for an objective, which nothing here looks at.
 _TO_THE_END_S = 86400.0
@@ -85,17 +84,13 @@ def simulated_pages(turn: Driven, *, times: StepTimes, shape: EngineShape) -> tu
     return tuple(pages)
 
 
-def predicted(turns: Iterable[Arrivals], coefficients: Coefficients) -> Figures:
-    """What a client of that engine would see. Raises ValueError where too little would finish."""
-    return Figures.of([_foreseen(arrivals, coefficients) for arrivals in turns])
-
-
-def _foreseen(arrivals: Arrivals, coefficients: Coefficients) -> Turn:
+def predicted(arrivals: Arrivals, coefficients: Coefficients) -> Figures:
+    """What a client of that engine would see in a turn. Raises ValueError where too little would finish."""
     replayed = replay(arrivals, times=coefficients.times, shape=coefficients.shape)
     overhead = coefficients.overhead
     beside_s = overhead.fixed_s + overhead.per_running_s * replayed.running
     kept = replayed.finished
-    return Turn(
+    return Figures.of(
         ttft_s=(replayed.ttft_s + beside_s)[kept],
         itl_s=replayed.itl_s[kept],
         end_s=(replayed.finish_s + beside_s)[kept],

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from statistics import median
+
 import yaml
 from rich.table import Table
 
 from autoscaler.config.units import format_duration
 from loadtests.calibration.calibrating import Calibration, Compared
 from loadtests.calibration.coefficients import Coefficients
+from loadtests.calibration.figures import Figures
 
 
 def comparison_table(calibration: Calibration) -> Table:
-    """Each load's three figures, measured / simulated and how far off the latter is."""
+    """Each load's three figures of its median turn, measured / simulated, and how far off the latter is."""
     table = Table("load", "", "TTFT ms", "ITL ms", "tokens/s")
     for each in calibration.compared:
         table.add_row(each.load.label, "fitted" if each.is_fitted else "predicted", *_cells(each))
@@ -19,12 +23,16 @@ def comparison_table(calibration: Calibration) -> Table:
 
 
 def _cells(each: Compared) -> tuple[str, str, str]:
-    seen, told = each.measured, each.simulated
     return (
-        f"{seen.ttft_s * 1e3:.1f} / {told.ttft_s * 1e3:.1f} ({each.ttft_error:+.1%})",
-        f"{seen.itl_s * 1e3:.2f} / {told.itl_s * 1e3:.2f} ({each.itl_error:+.1%})",
-        f"{seen.throughput_tps:.0f} / {told.throughput_tps:.0f} ({each.throughput_error:+.1%})",
+        _cell(each, lambda figures: figures.ttft_s * 1e3, each.ttft_error, digits=1),
+        _cell(each, lambda figures: figures.itl_s * 1e3, each.itl_error, digits=2),
+        _cell(each, lambda figures: figures.throughput_tps, each.throughput_error, digits=0),
     )
+
+
+def _cell(each: Compared, figure: Callable[[Figures], float], error: float, *, digits: int) -> str:
+    seen, told = (median(map(figure, turns)) for turns in (each.measured, each.simulated))
+    return f"{seen:.{digits}f} / {told:.{digits}f} ({error:+.1%})"
 
 
 def as_yaml(coefficients: Coefficients) -> str:

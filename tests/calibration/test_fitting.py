@@ -66,8 +66,8 @@ def test_other_loads_of_a_known_engine_are_predicted(step: StepTime, overhead: O
     found = fitted_to(driven_to_fit(truth))
     assert found.shape == SHAPE
     for load in to_predict():
-        turns = driven(load, truth, turns=2, at_s=1000.0)
-        seen, told = measured(turn.records for turn in turns), predicted((turn.arrivals for turn in turns), found)
+        (turn,) = driven(load, truth, turns=1, at_s=1000.0)
+        seen, told = measured(turn.records), predicted(turn.arrivals, found)
         assert told.itl_s == pytest.approx(seen.itl_s, rel=0.05), load.label
         assert told.ttft_s == pytest.approx(seen.ttft_s, rel=0.075), load.label
         assert told.throughput_tps == pytest.approx(seen.throughput_tps, rel=0.05), load.label
@@ -85,7 +85,7 @@ def test_a_saturated_engine_is_told_from_a_quick_one() -> None:
     """The same load: one engine keeps up with it, the other does not, and the prediction says so."""
     quick, slow = (fitted_to(driven_to_fit(an_engine(step))) for step in (dataclasses.replace(SMALL, c_s=2e-3), SMALL))
     flood = to_predict()[-1].turn(0)
-    assert predicted([flood], slow).ttft_s > 2 * predicted([flood], quick).ttft_s
+    assert predicted(flood, slow).ttft_s > 2 * predicted(flood, quick).ttft_s
 
 
 def test_one_load_alone_tells_no_step_time() -> None:

@@ -68,6 +68,18 @@ def vllm_url(vllm_command: Launch, tmp_path_factory: pytest.TempPathFactory) -> 
         yield f"http://127.0.0.1:{port}"
 
 
+@pytest.fixture(scope="module")
+def vllm_on_a_core(vllm_command: Launch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a vLLM server that has one core, as it would have a GPU, and runs 16 sequences at once."""
+    (port,) = _free_ports(1)
+    words = [_filled(word, {"port": str(port)}) for word in vllm_command.command]
+    argv = ["taskset", "-c", "1", *words, "--max-num-seqs", "16", "--max-num-batched-tokens", "2048"]
+    env = {**vllm_command.env, "OMP_NUM_THREADS": "1"}
+    log = tmp_path_factory.mktemp("vllm-on-a-core") / "server.log"
+    with _serving(argv, env=env, url=f"http://127.0.0.1:{port}/health", log=log):
+        yield f"http://127.0.0.1:{port}"
+
+
 def _free_ports(count: int) -> tuple[int, ...]:
     with contextlib.ExitStack() as opened:
         probes = [opened.enter_context(socket.socket()) for _ in range(count)]
