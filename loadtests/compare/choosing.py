@@ -191,16 +191,19 @@ def _case(workload: AnyWorkload, boot_s: float, *, service: Service, bounds: Bou
         except ValueError as error:
             raise ChoiceError(f"{workload.name}: {error}") from error
         return Case(
-            workload=workload
-            if peak is None
-            else fitted_to_peak(workload, replicas=peak, capacity_rps=found.capacity_rps),
+            workload=workload if peak is None else workload.scaled(peak / found.peak_replicas),
             boot_s=boot_s,
             capacity_rps=found.capacity_rps,
             slo=service.slo,
             bounds=bounds,
             metric_lag_s=choice.metric_lag_s,
             warmup_s=int(choice.warmup_s),
-            engine=EngineModel(times=times, shape=shape, curve=found.curve, service_s=found.service_s),
+            engine=EngineModel(
+                times=times,
+                shape=shape,
+                curve=dataclasses.replace(found.curve, begin_s=choice.warmup_s),
+                service_s=found.service_s,
+            ),
         )
     if choice.capacity_rps is None:
         # The traffic stays as it was recorded; replicas are of the size that makes it need so many of them.
