@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import zlib
 from http import HTTPStatus
 
@@ -12,6 +11,7 @@ from yarl import URL
 
 from adapters.engines.content import wrong_type
 from adapters.engines.fetched import FetchedPage
+from adapters.http_failures import in_words
 from autoscaler.domain.reading import Unknown, UnknownReason
 
 _MAX_REDIRECTS = 3
@@ -55,7 +55,7 @@ async def fetch_page(
     except TimeoutError:
         return Unknown(UnknownReason.TIMEOUT, f"no full answer within {timeout_s:g} s")
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        return Unknown(_reason(error), _in_words(error)[:200])
+        return Unknown(_reason(error), in_words(error)[:200])
 
 
 def _reason(error: Exception) -> UnknownReason:
@@ -64,34 +64,6 @@ def _reason(error: Exception) -> UnknownReason:
     if isinstance(error, aiohttp.ClientPayloadError):
         return UnknownReason.MALFORMED_PAGE  # the body was cut short
     return UnknownReason.HTTP_ERROR
-
-
-def _in_words(error: Exception) -> str:
-    """What went wrong, for one who knows nothing of the library."""
-    match error:
-        case aiohttp.ClientConnectorDNSError():
-            words = f"no address is known for the host {error.host}"
-        case aiohttp.ClientConnectorCertificateError():
-            words = f"the certificate of {error.host}:{error.port} is not trusted: {error.certificate_error}"
-        case aiohttp.ClientConnectorError():
-            words = f"no connection to {error.host}:{error.port}: {_of_system(error.os_error)}"
-        case aiohttp.ServerDisconnectedError():
-            words = "the server closed the connection without an answer"
-        case aiohttp.ClientPayloadError():
-            words = "the answer was cut short"
-        case aiohttp.ClientResponseError():
-            words = f"no answer of HTTP: {error.message}"
-        case OSError():
-            words = f"the connection broke: {_of_system(error)}"
-        case ValueError():
-            words = "no address that can be asked"  # its text may hold a password
-        case _:
-            words = "the connection broke"
-    return words
-
-
-def _of_system(error: OSError) -> str:
-    return os.strerror(error.errno).lower() if error.errno else str(error)
 
 
 async def _follow(session: aiohttp.ClientSession, url: URL, max_bytes: int) -> FetchedPage | Unknown:

@@ -8,6 +8,7 @@ from http import HTTPStatus
 
 import aiohttp
 
+from adapters.http_failures import in_words
 from adapters.prometheus.answers import RangedSeries, error_of, read_answer
 from adapters.prometheus.credentials import Credentials, Shown
 from adapters.prometheus.promql import duration
@@ -62,7 +63,7 @@ class QueryClient:
         except TimeoutError:
             return Unknown(UnknownReason.TIMEOUT, f"Prometheus gave no full answer within {settings.timeout_s:g} s")
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            return Unknown(UnknownReason.UNREACHABLE, f"Prometheus: {type(error).__name__}: {error}"[:300])
+            return Unknown(UnknownReason.UNREACHABLE, f"Prometheus: {in_words(error)}"[:300])
 
     async def _post(
         self,
