@@ -9,6 +9,7 @@ from rich.console import Console
 
 from loadtests.calibration.calibrating import calibrate
 from loadtests.calibration.driving import Engine
+from loadtests.calibration.fitting import CalibrationError
 from loadtests.calibration.steady import parse_load
 from loadtests.calibration.view import as_yaml, comparison_table, told
 from loadtests.client import Target
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--timeout-s", type=float, default=120.0, help="a longer request is unfinished")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
+    if given.turns < 1:
+        parser.error(f"--turns must be at least 1, got {given.turns}")
     console, error_console = Console(), Console(stderr=True)
     try:
         words = [*given.fit, *given.predict]
@@ -61,6 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             chunk_tokens=given.max_num_batched_tokens,
             tell=lambda text: error_console.print(text, style="dim"),
         )
+    except CalibrationError as error:
+        error_console.print(str(error), style="red", highlight=False)
+        return 2
     except ValueError as error:
         parser.error(str(error))
     error_console.print(comparison_table(calibration))
