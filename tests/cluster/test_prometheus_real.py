@@ -62,8 +62,11 @@ class Prometheus:
 
 
 @contextmanager
-def scraping(folder: Path, page: str) -> Iterator[Prometheus]:
-    """A Prometheus that fetches the page five times a second, with the chart's rules. It shows the token."""
+def scraping(folder: Path, page: str, **labels: str) -> Iterator[Prometheus]:
+    """A Prometheus that fetches the page five times a second, with the chart's rules. It shows the token.
+
+    ``labels``: what service discovery would add.
+    """
     rules = folder / "alerts.yaml"
     rules.write_text(ALERTS.read_text(encoding="utf-8"))
     job = {
@@ -71,7 +74,7 @@ def scraping(folder: Path, page: str) -> Iterator[Prometheus]:
         "scrape_interval": "200ms",
         "scrape_timeout": "200ms",
         "authorization": {"credentials": TOKEN},
-        "static_configs": [{"targets": [page]}],
+        "static_configs": [{"targets": [page], "labels": labels}],
     }
     config = {"global": {"evaluation_interval": "1s"}, "rule_files": [str(rules)], "scrape_configs": [job]}
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
