@@ -1,15 +1,17 @@
 """The rate of a replica, corrected by what the fleet was seen to serve.
 
 A capacity model may be wrong by a tenth or two, and the forecast's quantile would absorb that only within days. But
-each window in which a fleet that had no queue is offered about its rate tells on which side the truth lies: either the
-requests were served in time, or a queue grew. So
+windows in which a fleet is offered about its rate tell on which side the truth lies. With c the logarithm of the true
+rate over the model's,
 
-    c += step  where the load was above c and all was well,    c -= step  where it was below c and was not,
-    c -= step  where a queue was there all the time and less was served than c says,
+    c += step  where a fleet without a queue was offered more than c says, and served it in time;
+    c -= step  where a queue was there all the time, and less was served than c says;
+    c -= step  where a fleet without a queue was offered less than c says, and served it late:
 
-c being the logarithm of the true rate over the model's: stochastic approximation of the load that divides the good
-windows from the bad (Robbins & Monro, A stochastic approximation method, 1951). Far from c a window tells nothing:
-what is lightly loaded misses for other reasons. c is bounded, and unknown figures leave it as it is.
+stochastic approximation of the load that divides the good windows from the bad (Robbins & Monro, A stochastic
+approximation method, 1951). A queue that only came up within a window tells nothing: a burst makes one as well. Far
+from c a window tells nothing either: what is lightly loaded misses for other reasons. c is bounded, and unknown figures
+leave it as it is.
 """
 
 from __future__ import annotations
@@ -114,15 +116,16 @@ def _tried(
 
 def _told(correction: float, trial: CapacityTrial, *, backlog: float, queued_s: float, share: float) -> float:
     """The step that a finished window asks for."""
+    queued = queued_s > _QUEUED_S
     if trial.queued:
         served = trial.arrivals + trial.backlog - backlog
         short = math.log(trial.offered / served) + correction if served > 0 else math.inf
-        return -_STEP if queued_s > _QUEUED_S and _LEAST_SHORTFALL < short <= LARGEST else 0.0
+        return -_STEP if queued and _LEAST_SHORTFALL < short <= LARGEST else 0.0
     beyond = math.log(trial.arrivals / trial.offered) - correction
-    bad = queued_s > _QUEUED_S or trial.missed > _MISSED_TIMES * (1 - share) * trial.judged
-    if bad:
-        return -_STEP if -LARGEST <= beyond < 0 else 0.0
-    return _STEP if 0 < beyond <= LARGEST else 0.0
+    missed = trial.missed > _MISSED_TIMES * (1 - share) * trial.judged
+    if beyond < 0:
+        return -_STEP if missed and queued_s <= _EMPTY_S and beyond >= -LARGEST else 0.0
+    return _STEP if not missed and not queued and 0 < beyond <= LARGEST else 0.0
 
 
 def _served_rps(ready: Counter[str], capacities: Mapping[str, ReplicaCapacity | Unknown]) -> float | None:

@@ -88,9 +88,10 @@ class Fleet:
     [
         pytest.param(42.0, 0.0, 0.0, 1, id="served more than the model says"),
         pytest.param(38.0, 0.0, 0.0, 0, id="served less, all well: nothing new"),
-        pytest.param(38.0, 0.0, 30.0, -1, id="a queue below the model's rate"),
-        pytest.param(38.0, 57.0, 0.0, -1, id="misses below the model's rate"),
+        pytest.param(38.0, 57.0, 0.0, -1, id="late below the model's rate, without a queue"),
+        pytest.param(38.0, 57.0, 30.0, 0, id="a queue came up below it: perhaps a burst"),
         pytest.param(42.0, 0.0, 30.0, 0, id="a queue above it: as expected"),
+        pytest.param(42.0, 57.0, 0.0, 0, id="late above it: as expected"),
         pytest.param(8.0, 30.0, 30.0, 0, id="lightly loaded: another fault"),
         pytest.param(80.0, 0.0, 0.0, 0, id="far beyond: the figures are not of one window"),
         pytest.param(0.0, 0.0, 0.0, 0, id="idle"),
