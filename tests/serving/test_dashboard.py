@@ -17,6 +17,8 @@ from selenium.webdriver.support.ui import WebDriverWait
 from adapters.serving.api import create_app
 from adapters.serving.auth import ApiSettings
 from adapters.serving.server import ApiServer
+from autoscaler.domain.demand import Demand
+from autoscaler.domain.judgement import JudgedReplica, Judgement
 from autoscaler.domain.plan import ServiceDecision
 from autoscaler.domain.service import Service, ServiceId
 
@@ -300,3 +302,26 @@ def test_a_failed_replica_and_a_missed_slo_are_marked(page: Page, served: Any, d
     page.open(served.server.url)
     assert "2 failed" in page.text("#tiles")
     assert page.text("#tiles [data-tone=bad] dt") == "Replicas ready | Requests in SLO"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_replicas_that_are_not_well_are_named_with_what_they_are_judged_by(
+    page: Page, served: Any, decision: Decide, scheme: str
+) -> None:
+    well = decision(at_s=served.clock.at_s, rps=8.0, high_rps=8.0, need=3, before=3)
+    assert isinstance(well.demand, Demand)
+    judged = (
+        JudgedReplica(replica="chat-8b-1", judgement=Judgement.STUCK, detail="no progress with 4 requests in it"),
+        JudgedReplica(replica="chat-8b-2", judgement=Judgement.ASLEEP),
+    )
+    page.look(width=1440, scheme=scheme)
+    served.board.publish(well)
+    page.open(served.server.url)
+    assert page.run("return document.getElementById('unwell').checkVisibility()") is False
+    served.clock.at_s += 5
+    served.board.publish(replace(well, at_s=served.clock.at_s, demand=replace(well.demand, judgements=judged)))
+    page.until(lambda: page.count("#judgements li") == 2)
+    told = page.text("#judgements li").split(" | ")
+    for said, words in zip(told, (("chat-8b-1", "stuck", "o progress with 4"), ("chat-8b-2", "asleep")), strict=True):
+        assert all(word in said for word in words)
+    assert page.run(POOR_CONTRAST) == []

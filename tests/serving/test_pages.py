@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from adapters.serving.views import Condition
+from autoscaler.domain.judgement import Judgement
 from autoscaler.domain.plan import Reason, Stage
 from autoscaler.domain.reading import UnknownReason
 
@@ -27,7 +28,13 @@ OWN = (
 
 @pytest.mark.parametrize(
     ("section", "spoken"),
-    [("reasons", Reason), ("unknowns", UnknownReason), ("stages", Stage), ("conditions", Condition)],
+    [
+        ("reasons", Reason),
+        ("unknowns", UnknownReason),
+        ("stages", Stage),
+        ("conditions", Condition),
+        ("judgements", Judgement),
+    ],
 )
 def test_there_are_words_for_everything(served: Any, section: str, spoken: Any) -> None:
     words = served.ask("/static/words.json").json()[section]

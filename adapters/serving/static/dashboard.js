@@ -3,7 +3,7 @@
 import { describeCharts, drawCharts } from "./charts.js";
 import { listen } from "./feed.js";
 import { drawList, onListChange } from "./list.js";
-import { drawChanges, drawHead, drawStages, drawTiles } from "./panels.js";
+import { drawChanges, drawHead, drawJudgements, drawStages, drawTiles } from "./panels.js";
 import { conditionWords, count, duration, known, money, numberOr, rate, share, time } from "./words.js";
 
 const DRAW_EVERY_MS = 900;
@@ -162,7 +162,9 @@ function drawService(summary) {
     drawCharts({ points, share: summary.slo_share, view, longest_s: longestSilence(), pinned_s: state.pinned?.at_s, onPick: pin });
   }
   describeCharts(chartWords(summary));
-  drawStages(state.pinned ? state.pinned.decision : state.detail?.decision, { pinned: Boolean(state.pinned), note: state.pinned?.note ?? "Looking it up." });
+  const decision = state.pinned ? state.pinned.decision : state.detail?.decision;
+  drawJudgements(decision);
+  drawStages(decision, { pinned: Boolean(state.pinned), note: state.pinned?.note ?? "Looking it up." });
   drawChanges(state.detail?.changes ?? [], pin);
 }
 

@@ -113,6 +113,18 @@ export function drawStages(decision, { pinned, note }) {
   put(at("ages"), decision.ages.length ? `Age of the inputs: ${decision.ages.map(([name, age]) => `${name} ${words.plain(age)} s`).join(", ")}.` : "");
 }
 
+// What is thought of each replica with which anything is wrong, at that decision.
+export function drawJudgements(decision) {
+  const judged = decision?.demand?.judgements ?? [];
+  at("unwell").hidden = judged.length === 0;
+  at("judgements").replaceChildren(...judged.map(({ replica, judgement, detail }) => {
+    const item = element("li");
+    item.append(element("b", replica), element("span", words.judgementWords(judgement), { class: "state" }));
+    if (detail) item.append(element("span", detail, { class: "detail-text" }));
+    return item;
+  }));
+}
+
 function stageRow(stage, binds) {
   const row = element("tr", "", binds ? { class: "binds" } : {});
   const reason = element("td"), inputs = element("td", "", { class: "inputs" });

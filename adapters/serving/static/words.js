@@ -11,6 +11,7 @@ const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 export const reasonWords = (reason) => texts.reasons[reason] ?? spell(reason);
 export const unknownWords = (unknown) => texts.unknowns[unknown.reason] ?? spell(unknown.reason);
 export const stageWords = (stage) => texts.stages[stage] ?? capital(stage);
+export const judgementWords = (judgement) => texts.judgements[judgement] ?? spell(judgement);
 export const conditionWords = (condition) => texts.conditions[condition] ?? spell(condition);
 
 // "the sentence" from a detail, or the reason's own words as one.
