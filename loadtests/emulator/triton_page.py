@@ -9,6 +9,7 @@ whole execution.
 from __future__ import annotations
 
 from loadtests.emulator.batching import Sequence, StepResult
+from loadtests.emulator.machine import MachineUse
 from loadtests.emulator.metrics_page import MetricsPage, course_s
 from loadtests.emulator.plain_series import PlainSeries
 
@@ -34,9 +35,11 @@ class TritonPage(MetricsPage):
             self._series.set(_FAILURE, 0, {**self._labels, "reason": reason})
         self._series.declare("gauge", _PENDING)
         self._series.set(_PENDING, 0, self._labels)
+        self._machine = MachineUse(self._series)
 
     def render(self) -> bytes:
         """The page now."""
+        self._machine.show()
         return self._series.render()
 
     def enqueue(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,9 @@ from adapters.engines.page_reader import PageReader
 from autoscaler.domain.reading import EngineReading, Histogram, Unknown
 from autoscaler.domain.service import Engine
 from loadtests.emulator.batching import ContinuousBatching, EngineLimits, Sequence, StepCost
+from loadtests.emulator.machine import MachineUse
 from loadtests.emulator.metrics_page import MetricsPage, PageOf
+from loadtests.emulator.plain_series import PlainSeries
 from loadtests.emulator.process import EmulatorProcess
 from loadtests.emulator.sglang_page import IDLE_FLUSH_S, LOG_INTERVAL_STEPS, SglangPage
 from loadtests.emulator.tgi_page import TgiPage
@@ -130,6 +133,23 @@ def test_triton_counts_at_the_end_and_its_pending_gauge_falls_at_the_beginning_o
     assert reading.queue_time.total == 0 * 2 + 1 * 2 + 2
     course.drop(course.request(1, 1))
     assert course.load()[2:] == (5, 6)
+
+
+def test_triton_shows_the_machines_use_which_moves_without_a_request(tmp_path: Path) -> None:
+    """By hand: 300 of 400 hundredths since the page before were idle or waited for a disk."""
+    (tmp_path / "meminfo").write_text("MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 400 kB\n")
+    series = PlainSeries()
+    machine = MachineUse(series, proc=tmp_path)
+    machine.show()
+    assert series.render() == b""  # no such files: as switched off
+    shown = []
+    for times in ("100 0 100 700 100 0 0 0 0 0", "150 0 150 900 200 0 0 0 0 0"):
+        (tmp_path / "stat").write_text(f"cpu  {times}\ncpu0 {times}\n")
+        machine.show()
+        shown.append(series.render().decode())
+    assert "nv_cpu_utilization 0.25\n" in shown[1]
+    assert f"nv_cpu_memory_used_bytes {600 * 1024}\n" in shown[1]
+    assert shown[0] != shown[1]
 
 
 def test_sglangs_gauges_lag_behind_the_steps_and_stay_when_it_goes_idle() -> None:
