@@ -161,6 +161,17 @@ def test_a_capacity_that_is_stated_wrong_costs_or_misses() -> None:
     assert too_high.share_in_slo < right.share_in_slo <= too_low.share_in_slo
 
 
+@pytest.mark.parametrize("error", [1.15, 1 / 1.15], ids=["too high", "too low"])
+def test_a_wrong_capacity_is_put_right_by_what_the_fleet_serves(error: float) -> None:
+    """Hours of restless traffic, the first of them not scored: a wrong statement neither misses nor costs more."""
+    minutes = np.random.default_rng(5).lognormal(0.0, 0.08, size=8 * 60)
+    wave = 150.0 * (1 + 0.4 * np.sin(np.arange(8 * 3600) / 3600.0 * 2.0))
+    restless = replace(setup(counts(wave * np.repeat(minutes, 60)), initial=17), warmup_s=4 * 3600.0)
+    right, wrong = (simulate(restless, replace(SHIPPED, capacity_error=each), seed=1) for each in (1.0, error))
+    assert wrong.share_in_slo == pytest.approx(right.share_in_slo, abs=0.004)
+    assert wrong.gpu_hours == pytest.approx(right.gpu_hours, rel=0.05)
+
+
 def test_variants_of_other_capacity_and_price() -> None:
     """The cheaper per request is taken: half the capacity at a third of the price."""
     kinds = (
