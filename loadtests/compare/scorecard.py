@@ -1,7 +1,7 @@
 """The documented comparison: the shipped defaults beside all rivals, on every public trace, written to a page of docs.
 
 ``python -m loadtests.compare.scorecard --traces FOLDER`` looks for the files it knows below FOLDER, runs what was not
-run yet, and writes docs/comparison.md.
+run yet, and writes docs/comparison.md; with ``--engine`` docs/comparison-engine.md, of simulated engines.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ from loadtests.compare.comparing import Comparison, compare, comparison_of
 from loadtests.compare.findings import CaseFindings
 from loadtests.compare.standings import Standing, geometric_mean
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "comparison.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 PEAK_REPLICAS = 40.0
+# Of engines, which are simulated step by step.
+ENGINE_PEAK_REPLICAS = 20.0
 BOOTS_S = (60.0, 300.0)
+# Those that a user who sizes by hand would run, and that tell the most about engines.
+ENGINE_RIVALS = ("static", "hpa", "HPA, in flight", "HPA, utilisation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,38 @@ TRACES = (
     ScoredTrace(file="azure2023_conv.csv"),
     ScoredTrace(file="azure2023_code.csv"),
     ScoredTrace(file="mooncake_conversation.csv"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineTrace(ScoredTrace):
+    """A trace served by engines of ``profile`` under an SLO on mean ITL and TTFT."""
+
+    profile: str = "l40s/Meta-Llama-3.1-8B/tp1"
+    ttft: str = "2s"
+    itl: str = "50ms"
+    boots_s: tuple[float, ...] = BOOTS_S
+
+    @property
+    def config(self) -> str:
+        """The configuration: nothing but what has to be given, and what the engine is."""
+        slo = f"{{ttft: {self.ttft}, itl: {self.itl}}}"
+        serving = f"command: 'serve --port {{port}}', stepTime: {{profile: {self.profile}}}"
+        return f"services: [{{name: service, slo: {slo}, {serving}}}]\n"
+
+
+ENGINE_TRACES = (
+    EngineTrace(file="azure2024_week_conv_digitised.csv", days=(0.0, 1.0)),
+    EngineTrace(file="servegen_deepseek-r1_10min.csv"),
+    EngineTrace(file="servegen_m-large_10min.csv", days=(0.0, 3.0), boots_s=(300.0,)),
+    # A prompt of 100,000 tokens takes more than 2 s on an idle replica.
+    EngineTrace(
+        file="mooncake_conversation.csv",
+        profile="h100_sxm/Meta-Llama-3.1-8B/tp1",
+        ttft="5s",
+        itl="100ms",
+        boots_s=(60.0,),
+    ),
 )
 
 _HEAD = """\
@@ -68,6 +104,28 @@ start-up times, limits and seeds. Made by
 - Formulas, defaults and sources of the rivals: `loadtests/rivals`. Costs within 1 % are a tie.
 """
 
+_ENGINE_HEAD = """\
+# Comparison on simulated engines
+
+As [comparison.md](comparison.md), with engines in place of a fluid: continuous batching step by step with the measured
+step times of an 8B model, KV cache and queue included, and requests with the lengths of each trace as they change over
+the day. Made by
+
+    {command}
+
+## How to read it
+
+- **Ours** is the real controller on simulated time, told nothing but the engine's profile: it learns from the engines'
+  pages what a replica bears. A rival is told the largest load at which the promise is kept with the trace's lengths
+  taken together, and is shown at its **default** and at its **best** setting, chosen after the fact.
+- **Cost** is in parts of the bound **B_slo**: the cheapest fleet that knows all traffic beforehand and misses just what
+  is allowed, by misses at steady loads, measured for the lengths of every stretch of an hour or more.
+- In SLO is a request whose time to first token and mean gap between tokens both are: within 2 s and 50 ms on an L40S,
+  and within 5 s and 100 ms on an H100 for Mooncake. {target:.2%} are promised. Late, lost, refused and unfinished
+  requests are misses. All replicas are paid from order to end. Arrivals are open loop.
+- The busiest minute needs {peak:g} replicas of {most}. Means of {seeds}. Costs within 1 % are a tie.
+"""
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run it, and write the page."""
@@ -76,40 +134,41 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--traces", type=Path, required=True, help="the folder of the traces")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--engine", action="store_true", help="the cases of simulated engines, on a page of their own")
     parser.add_argument("--boot", type=float, action="append", help="seconds; may be given again")
     parser.add_argument("--only", action="append", default=[], help="a trace's file; may be given again")
     parser.add_argument("--knobs", type=int, default=9, help="settings of each rival's knob")
     parser.add_argument("--refine", type=int, default=2, help="how often to halve around its best setting")
     parser.add_argument("--jobs", type=int, default=-1)
     parser.add_argument("--runs", type=Path, default=Path("comparison/scorecard"), help="where runs are kept")
-    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--page", type=Path, help="where to write it")
     given = parser.parse_args(arguments)
-    traces = [each for each in TRACES if not given.only or each.file in given.only]
+    known: tuple[ScoredTrace, ...] = ENGINE_TRACES if given.engine else TRACES
+    traces = [each for each in known if not given.only or each.file in given.only]
+    to = given.page or DOCS / ("comparison-engine.md" if given.engine else "comparison.md")
     missing = [each.file for each in traces if not (given.traces / each.file).is_file()]
     if missing or not traces:
         parser.error(f"{given.traces} lacks {', '.join(missing) or 'every trace asked for'}")
-    boots_s = tuple(given.boot or BOOTS_S)
     done: list[tuple[ScoredTrace, Comparison]] = []
     for trace in traces:
-        choice = _choice(
-            trace, given.traces, boots_s=boots_s, seeds=given.seeds, knobs=given.knobs, refinements=given.refine
-        )
+        choice = _choice(trace, given)
         compared = compare(
             study_of(choice), runs_folder=given.runs, jobs=given.jobs, backend="loky", console=Console(stderr=True)
         )
         done.append((trace, comparison_of(compared.study, compared.records)))
         # Written after each trace: a long run that is interrupted has its page so far.
-        given.page.write_text(page(done, command=_command(given)), encoding="utf-8")
+        to.write_text(page(done, command=_command(given)), encoding="utf-8")
 
 
 def page(done: Sequence[tuple[ScoredTrace, Comparison]], *, command: str) -> str:
     """The page's text."""
     study = done[0][1].study
     seeds = len(study.seeds)
-    head = _HEAD.format(
+    cases = study.cases
+    head = (_HEAD if cases[0].engine is None else _ENGINE_HEAD).format(
         command=command,
-        peak=PEAK_REPLICAS,
-        most=study.cases[0].bounds.max_replicas,
+        peak=PEAK_REPLICAS if cases[0].engine is None else ENGINE_PEAK_REPLICAS,
+        most=cases[0].bounds.max_replicas,
         target=study.target,
         seeds="1 seed" if seeds == 1 else f"{seeds} seeds",
     )
@@ -164,30 +223,37 @@ def _case(found: CaseFindings, *, target: float) -> Iterator[str]:
     yield ""
 
 
-def _choice(
-    trace: ScoredTrace, folder: Path, *, boots_s: tuple[float, ...], seeds: int, knobs: int, refinements: int
-) -> Choice:
+def _choice(trace: ScoredTrace, given: argparse.Namespace) -> Choice:
+    """The comparison of one trace. The configuration of engines is written beside the runs."""
+    config = None
+    boots_s = tuple(given.boot or BOOTS_S)
+    if isinstance(trace, EngineTrace):
+        given.runs.mkdir(parents=True, exist_ok=True)
+        config = given.runs / f"{Path(trace.file).stem}.yaml"
+        config.write_text(trace.config, encoding="utf-8")
+        boots_s = tuple(given.boot or trace.boots_s)
     return Choice(
-        traces=(str(folder / trace.file),),
-        config=None,
+        traces=(str(given.traces / trace.file),),
+        config=config,
         boots_s=boots_s,
-        seeds=seeds,
-        peak_replicas=PEAK_REPLICAS,
+        seeds=given.seeds,
+        peak_replicas=PEAK_REPLICAS if config is None else ENGINE_PEAK_REPLICAS,
         capacity_rps=None,
-        engine=False,
+        engine=config is not None,
         days=trace.days,
-        rivals=(),
+        rivals=() if config is None else ENGINE_RIVALS,
         baseline="hpa",
         tried=(),
-        knob_values=knobs,
-        refinements=refinements,
+        knob_values=given.knobs,
+        refinements=given.refine,
         metric_lag_s=15.0,
     )
 
 
 def _command(given: argparse.Namespace) -> str:
     more = "".join(f" --only {each}" for each in given.only) + "".join(f" --boot {each:g}" for each in given.boot or ())
-    return f"python -m loadtests.compare.scorecard --traces FOLDER --seeds {given.seeds}{more}"
+    engine = " --engine" if given.engine else ""
+    return f"python -m loadtests.compare.scorecard --traces FOLDER{engine} --seeds {given.seeds}{more}"
 
 
 if __name__ == "__main__":
