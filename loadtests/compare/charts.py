@@ -160,7 +160,8 @@ def _figure(*, height: int) -> go.Figure:
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         margin={"l": 70, "r": 12, "t": 8, "b": 48},
-        legend={"orientation": "h", "yanchor": "top", "y": -0.2, "x": 0},
+        # Below the axis's title, so many pixels down whatever the height.
+        legend={"orientation": "h", "yanchor": "top", "y": -60 / (height - 56), "x": 0},
         height=height,
     )
     figure.update_xaxes(zeroline=False)

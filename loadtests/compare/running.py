@@ -226,9 +226,9 @@ def fluid_misses(arrivals: NDArray[np.int64], served_rps: Floats, *, patience_s:
 
 
 def _buckets(result: RunResult, *, warmup_s: int) -> Buckets:
-    """Of the scored part."""
+    """Of the scored part; the look at the begin closes no step."""
     line = result.timeline
-    scored = line.at_s > warmup_s if warmup_s else np.ones(len(line.at_s), dtype=np.bool_)
+    scored = line.at_s > warmup_s
     length_s = bucket_length_s(result.scored_s, step_s=_STEP_S)
     per_bucket = round(length_s / _STEP_S)
     return Buckets(
