@@ -84,6 +84,9 @@ def _observed_since(now: Histogram, before: Histogram) -> Histogram:
     if now.bounds != before.bounds or now.count < before.count:
         return now
     counts = tuple([after - earlier for after, earlier in zip(now.counts, before.counts, strict=True)])
+    rising = [0.0, *counts, now.count - before.count]
+    if rising != sorted(rising):  # its parts contradict one another: nothing is learned of it
+        return Histogram(now.bounds, (0.0,) * len(counts), 0.0, 0.0)
     return Histogram(now.bounds, counts, now.count - before.count, max(0.0, now.total - before.total))
 
 

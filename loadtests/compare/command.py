@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from autoscaler.commands.output import Output, fail
-from autoscaler.config.units import parse_duration
 
 
 class Model(StrEnum):
@@ -105,6 +104,8 @@ def compare(
 
 
 def _duration(option: str, text: str) -> float:
+    from autoscaler.config.units import parse_duration
+
     try:
         return parse_duration(text)
     except ValueError as error:
