@@ -179,7 +179,6 @@ def _opened(protocol: StatisticsProtocol, address: str) -> _Asking:
     from tritonclient.utils import InferenceServerException  # noqa: PLC0415  (an extra of its own)
 
     if protocol is StatisticsProtocol.GRPC:
-        import grpc  # noqa: PLC0415  (only for who asks over it)
         from tritonclient.grpc import aio as over_grpc  # noqa: PLC0415  (an extra of its own)
 
         client = over_grpc.InferenceServerClient(address)
@@ -187,7 +186,7 @@ def _opened(protocol: StatisticsProtocol, address: str) -> _Asking:
             address,
             client,
             lambda: client.get_inference_statistics(as_json=True),
-            (InferenceServerException, grpc.RpcError, grpc.aio.BaseError, OSError, ValueError),
+            (InferenceServerException, OSError, ValueError),  # the first for all that gRPC itself raises
         )
     import aiohttp  # noqa: PLC0415  (only for who asks over it)
     from tritonclient.http import aio as over_http  # noqa: PLC0415  (an extra of its own)
