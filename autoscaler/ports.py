@@ -88,22 +88,45 @@ class DecisionStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRate:
+    """A mean rate over [end_s - span_s, end_s]; ``lead_s``: how far ahead the forecaster will be asked to look.
+
+    A gap (``end_s - span_s`` later than the end before) is unknown time, not zero load.
+    """
+
+    end_s: float
+    span_s: float
+    rate_rps: float
+    lead_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What the ``quantile`` of the demand at ``now_s + lead_s`` will be."""
+
+    now_s: float
+    lead_s: float
+    quantile: float
+
+
 class Forecaster(Protocol):
-    """An online estimator of the demand to come; pure, its memory is the ``Learned`` value."""
+    """An online estimator of the demand to come; pure, its memory of a service is a ``Learned`` value.
+
+    It takes many services at once, since most of the work on one is the same whatever their number. Each one's result
+    is what it would be without the others. Raises ValueError where it refuses what any of them brings.
+    """
 
     def start(self) -> Learned:
         """The memory of one that has seen nothing."""
         ...
 
-    def learn(self, learned: Learned, *, end_s: float, span_s: float, rate_rps: float, lead_s: float) -> Learned:
-        """Take in the mean rate over [end_s - span_s, end_s]; ``lead_s``: how far ahead it will be asked to look.
-
-        A gap (``end_s - span_s`` later than the last end) is unknown time, not zero load.
-        """
+    def learn_all(self, memories: Sequence[Learned], rates: Sequence[MeasuredRate]) -> list[Learned]:
+        """Each memory with the rate of its own service taken in."""
         ...
 
-    def forecast(self, learned: Learned, *, now_s: float, lead_s: float, quantile: float) -> Forecast | Unknown:
-        """Demand at ``now_s + lead_s``; Unknown(WARMING_UP) before enough was seen."""
+    def forecast_all(self, memories: Sequence[Learned], questions: Sequence[Question]) -> list[Forecast | Unknown]:
+        """From each memory the answer to its own question; Unknown(WARMING_UP) before enough was seen."""
         ...
 
 

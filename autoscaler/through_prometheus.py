@@ -20,7 +20,7 @@ from autoscaler.domain.resource import AutoscalerResource
 from autoscaler.domain.service import Engine, Service, ServiceId
 from autoscaler.domain.state import ControllerState, Tick
 from autoscaler.policy.learning import fresh
-from autoscaler.ports import Clock, Journal, Models
+from autoscaler.ports import Clock, Journal, MeasuredRate, Models
 
 _log = logging.getLogger(__name__)
 _HISTORY_TIMEOUT_S = 20.0
@@ -109,9 +109,8 @@ def taught(models: Models, service: Service, past: Sequence[PastRate]) -> Learne
     """A forecaster's memory after these rates."""
     learned = models.forecaster.start()
     for each in past:
-        learned = models.forecaster.learn(
-            learned, end_s=each.end_s, span_s=each.span_s, rate_rps=each.rate_rps, lead_s=service.startup_s
-        )
+        rate = MeasuredRate(end_s=each.end_s, span_s=each.span_s, rate_rps=each.rate_rps, lead_s=service.startup_s)
+        [learned] = models.forecaster.learn_all([learned], [rate])
     return learned
 
 

@@ -23,7 +23,7 @@ from autoscaler.domain.service import Service, ServiceId, Slo, Variant
 from autoscaler.domain.state import ControllerState, ServiceState
 from autoscaler.policy import learning
 from autoscaler.policy.deciding import decide
-from autoscaler.ports import Models
+from autoscaler.ports import MeasuredRate, Models
 
 TTFT_BOUNDS_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80)
 ITL_BOUNDS_S = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80)
@@ -76,9 +76,8 @@ def week_old(service: Service, index: int, now_s: float, models: Models, params:
     at_s = now_s - WEEK_S
     while at_s < now_s:
         at_s += HISTORY_STEP_S
-        learned = models.forecaster.learn(
-            learned, end_s=at_s, span_s=HISTORY_STEP_S, rate_rps=rate_rps(index, at_s), lead_s=75.0
-        )
+        rate = MeasuredRate(end_s=at_s, span_s=HISTORY_STEP_S, rate_rps=rate_rps(index, at_s), lead_s=75.0)
+        [learned] = models.forecaster.learn_all([learned], [rate])
     return replace(state, forecaster=learned)
 
 

@@ -15,13 +15,14 @@ from rich.console import Console
 from rich.table import Table
 
 from autoscaler.domain.learned import Learned
-from autoscaler.ports import Forecaster
+from autoscaler.ports import Forecaster, MeasuredRate, Question
 from benchmarks.forecast_loads import NamedLoad, formulas, traces
 from predictors.backtest import Score, compare
 from predictors.mixture import LevelMixture
 
 COST_LEAD_S = 300.0
-COST_TICKS = 2000
+COST_SERVICES = (1, 50, 1000)
+COST_SERVICE_TICKS = 2000
 COST_HISTORY_S = 7 * 86400
 
 
@@ -86,28 +87,34 @@ def _cells(score: Score) -> tuple[str, ...]:
 
 def _print_cost(console: Console) -> None:
     forecaster = LevelMixture()
-    learned = _after_a_week(forecaster)
-    begin_s = time.process_time()
-    for tick in range(COST_TICKS):
-        end_s = COST_HISTORY_S + 15.0 * tick + 20.0
-        learned = forecaster.learn(learned, end_s=end_s, span_s=15.0, rate_rps=10.0 + tick % 7, lead_s=COST_LEAD_S)
-    learned_s = time.process_time()
-    for _ in range(COST_TICKS):
-        forecaster.forecast(learned, now_s=end_s, lead_s=COST_LEAD_S, quantile=0.95)
-    done_s = time.process_time()
-    size_kib = sum(array.nbytes for array in learned.arrays.values()) / 1024
-    console.print(
-        f"one service, a week known, lead {COST_LEAD_S:g} s: learn {(learned_s - begin_s) / COST_TICKS * 1e6:.0f} us, "
-        f"forecast {(done_s - learned_s) / COST_TICKS * 1e6:.0f} us of CPU a tick, memory {size_kib:.0f} KiB; "
-        f"1,000 services: {(done_s - begin_s) / COST_TICKS * 1000:.2f} s a tick"
-    )
+    begun = _after_a_week(forecaster)
+    size_kib = sum(array.nbytes for array in begun.arrays.values()) / 1024
+    console.print(f"a week known, lead {COST_LEAD_S:g} s: memory {size_kib:.0f} KiB a service; CPU for each at a tick:")
+    for services in COST_SERVICES:
+        memories, ticks = [begun] * services, max(10, COST_SERVICE_TICKS // services)
+        learning_s = forecasting_s = 0.0
+        for tick in range(ticks):
+            end_s = COST_HISTORY_S + 15.0 * tick + 20.0
+            rate = MeasuredRate(end_s=end_s, span_s=15.0, rate_rps=10.0 + tick % 7, lead_s=COST_LEAD_S)
+            question = Question(now_s=end_s, lead_s=COST_LEAD_S, quantile=0.95)
+            begin_s = time.process_time()
+            memories = forecaster.learn_all(memories, [rate] * services)
+            learned_s = time.process_time()
+            forecaster.forecast_all(memories, [question] * services)
+            learning_s += learned_s - begin_s
+            forecasting_s += time.process_time() - learned_s
+        each_us = 1e6 / (ticks * services)
+        console.print(
+            f"{services:>6} at once: learn {learning_s * each_us:.0f} us, forecast {forecasting_s * each_us:.0f} us"
+        )
 
 
 def _after_a_week(forecaster: Forecaster) -> Learned:
     learned = forecaster.start()
     for end_s in range(300, COST_HISTORY_S + 1, 300):
         rate_rps = 10.0 + end_s % 3600 / 360.0
-        learned = forecaster.learn(learned, end_s=end_s, span_s=300.0, rate_rps=rate_rps, lead_s=COST_LEAD_S)
+        rate = MeasuredRate(end_s=end_s, span_s=300.0, rate_rps=rate_rps, lead_s=COST_LEAD_S)
+        [learned] = forecaster.learn_all([learned], [rate])
     return learned
 
 

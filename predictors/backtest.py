@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoscaler.domain.reading import Unknown
-from autoscaler.ports import Forecaster
+from autoscaler.ports import Forecaster, MeasuredRate, Question
 from predictors.naive import LastValue
 from predictors.seasonal import SeasonalNaive
 from predictors.timeline import BIN_S, TARGET_BINS, Floats
@@ -128,9 +128,11 @@ def _walk(
     learned = forecaster.start()
     ticks = zip(load.end_s.tolist(), load.span_s.tolist(), load.rate_rps.tolist(), strict=True)
     for tick, (end_s, span_s, rate_rps) in enumerate(ticks):
-        learned = forecaster.learn(learned, end_s=end_s, span_s=span_s, rate_rps=rate_rps, lead_s=lead_s)
+        rate = MeasuredRate(end_s=end_s, span_s=span_s, rate_rps=rate_rps, lead_s=lead_s)
+        [learned] = forecaster.learn_all([learned], [rate])
         for column, quantile in enumerate(quantiles if asked[tick] else ()):
-            answer = forecaster.forecast(learned, now_s=end_s, lead_s=lead_s, quantile=quantile)
+            question = Question(now_s=end_s, lead_s=lead_s, quantile=quantile)
+            [answer] = forecaster.forecast_all([learned], [question])
             if not isinstance(answer, Unknown):
                 rps[tick, column] = answer.rps
                 persistence[tick] = answer.by == "persistence"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from autoscaler.domain.demand import Forecast
 from autoscaler.domain.learned import Learned
 from autoscaler.domain.reading import Unknown
+from autoscaler.ports import MeasuredRate, Question
 from predictors.levels import ceiling_log, from_log, largest_rps, levels_rps, to_log
 from predictors.residuals import (
     FIRST_SIGMA,
@@ -88,31 +89,36 @@ class ConformalForecaster(ABC):
             )
         )
 
-    def learn(self, learned: Learned, *, end_s: float, span_s: float, rate_rps: float, lead_s: float) -> Learned:
-        """Take in the mean rate over [end_s - span_s, end_s]; see ``timeline.advance`` for what it refuses."""
-        memory, horizon = self._memory(learned), horizon_bins(lead_s)
-        for step in advance(memory.timeline, end_s=end_s, span_s=span_s, rate_rps=rate_rps):
+    def learn_all(self, memories: Sequence[Learned], rates: Sequence[MeasuredRate]) -> list[Learned]:
+        """Take in each one's rate; see ``timeline.advance`` for what it refuses."""
+        return [self._with_rate(learned, rate) for learned, rate in zip(memories, rates, strict=True)]
+
+    def forecast_all(self, memories: Sequence[Learned], questions: Sequence[Question]) -> list[Forecast | Unknown]:
+        """Unknown while the base is, and where nothing was measured for two minutes."""
+        return [self._answer(learned, question) for learned, question in zip(memories, questions, strict=True)]
+
+    def _with_rate(self, learned: Learned, rate: MeasuredRate) -> Learned:
+        memory, horizon = self._memory(learned), horizon_bins(rate.lead_s)
+        for step in advance(memory.timeline, end_s=rate.end_s, span_s=rate.span_s, rate_rps=rate.rate_rps):
             memory = self._after(memory, step, horizon)
         return self._learned(memory)
 
-    def forecast(self, learned: Learned, *, now_s: float, lead_s: float, quantile: float) -> Forecast | Unknown:
-        """Demand at ``now_s + lead_s``; Unknown while the base is, and where nothing was measured for two minutes."""
-        memory = self._memory(learned)
-        taus = np.array([checked_quantile(quantile), 0.5])
-        horizon = horizon_bins(lead_s)
-        silence = memory.timeline.silence(now_s)
+    def _answer(self, learned: Learned, question: Question) -> Forecast | Unknown:
+        memory, horizon = self._memory(learned), horizon_bins(question.lead_s)
+        taus = np.array([checked_quantile(question.quantile), 0.5])
+        silence = memory.timeline.silence(question.now_s)
         if silence is not None:
             return silence
         base = self.log_base(memory.timeline, horizon)
         if math.isnan(base):
             return self.warming_up(memory.timeline)
-        answers = base + UNIT * residual_quantiles(memory.histogram, taus)[0]
-        ceiling = ceiling_log(largest_rps(memory.timeline), float(levels_rps(memory.timeline)[0]))
+        answers = base + UNIT * residual_quantiles(memory.histogram[None], taus)[0, 0]
+        ceiling = ceiling_log(largest_rps([memory.timeline]), levels_rps([memory.timeline])[:, 0]).item()
         rps, median_rps = (from_log(min(answer, ceiling)) for answer in answers.tolist())
         return Forecast(
-            at_s=now_s,
-            lead_s=lead_s,
-            quantile=quantile,
+            at_s=question.now_s,
+            lead_s=question.lead_s,
+            quantile=question.quantile,
             rps=rps,
             median_rps=median_rps,
             skill=None,
@@ -122,25 +128,26 @@ class ConformalForecaster(ABC):
     def _after(self, memory: _Memory, step: Step, horizon: int) -> _Memory:
         if step.bins == 0:
             return replace(memory, timeline=step.timeline)
-        judged = due(memory.pending, step.timeline) if step.bins == 1 else None
+        rate_rps = due(memory.pending, step.timeline) if step.bins == 1 else math.nan
+        if not math.isnan(rate_rps):
+            memory = self._judged(memory, memory.pending[0].astype(np.float64), rate_rps)
         memory = replace(memory, timeline=step.timeline, pending=memory.pending[step.bins :])
-        if judged is not None:
-            memory = self._judged(memory, *judged)
         base = self.log_base(step.timeline, horizon)
         if math.isnan(base):
             return memory
         return replace(memory, pending=foresee(memory.pending, np.array([base]), horizon))
 
     def _judged(self, memory: _Memory, base: Floats, rate_rps: float) -> _Memory:
-        traffic, weight = add_traffic(memory.traffic, rate_rps)
-        if weight == 0:
+        traffic, weights = add_traffic(memory.traffic[None], np.array([rate_rps]))
+        if weights[0] == 0:
             return memory
-        residual = clipped(to_log(np.array([rate_rps])) - base, sigma_of(memory.volatility))
+        volatility = memory.volatility[None]
+        residuals = clipped(to_log(np.array([[rate_rps]])) - base, sigma_of(volatility))
         return replace(
             memory,
-            traffic=traffic,
-            volatility=add_volatility(memory.volatility, residual),
-            histogram=add_residuals(memory.histogram, residual / UNIT, weight),
+            traffic=traffic[0],
+            volatility=add_volatility(volatility, residuals)[0],
+            histogram=add_residuals(memory.histogram[None], residuals / UNIT, weights)[0],
         )
 
     def _memory(self, learned: Learned) -> _Memory:

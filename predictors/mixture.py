@@ -19,110 +19,56 @@ Every 15-second bin, for the span of 30 s that begins one lead time from now:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from operator import truediv
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from autoscaler.domain.demand import Forecast
 from autoscaler.domain.learned import Learned
 from autoscaler.domain.reading import Unknown
-from predictors.conformal import UNIT, checked, checked_quantile, sealed
-from predictors.levels import (
-    FLOOR_RPS,
-    LEVEL_WINDOWS_S,
-    PEAK_WINDOWS_S,
-    ceiling_log,
-    from_log,
-    largest_rps,
-    levels_rps,
-    peaks_rps,
-    to_log,
-    too_short,
+from autoscaler.ports import MeasuredRate, Question
+from predictors.conformal import UNIT, checked_quantile
+from predictors.levels import FLOOR_RPS, LEVEL_WINDOWS_S, ceiling_log, from_log, levels_rps, to_log, too_short
+from predictors.mixture_memory import (
+    BASES,
+    EXPERTS,
+    LEVELS,
+    MODEL,
+    SIGMA_UNIT,
+    TAUS,
+    Memory,
+    Outlooks,
+    past_peaks,
 )
 from predictors.naive import LAST_VALUE_S
 from predictors.residuals import (
-    FIRST_SIGMA,
     add_residuals,
     add_traffic,
     add_volatility,
     clipped,
     due,
-    first_histograms,
-    first_volatility,
     foresee,
     remaining,
     residual_quantiles,
     sigma_of,
 )
-from predictors.seasonal import FIVE_S, PERIODS_S, seasonal_logs
-from predictors.timeline import Floats, Floats32, Step, Timeline, advance, horizon_bins
+from predictors.seasonal import FIVE_S, seasonal_logs
+from predictors.stacking import stacked, unstacked
+from predictors.timeline import Floats, Step, advance, horizon_bins
 
-# Ascending. Dense where the price of an error is high; -ln(1 - tau) is the scale in which answers between are linear.
-TAUS: Floats = np.array(
-    [0.3, 0.5, 0.65, 0.75, 0.82, 0.87, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995, 0.998]
-)
 _MISSES: Floats = 1.0 - TAUS
 _HEADROOMS: Floats = -np.log1p(-TAUS)
 _MEDIAN = 1
 
-_LEVELS = len(LEVEL_WINDOWS_S)
-_BASES = _LEVELS + len(PEAK_WINDOWS_S) + len(PERIODS_S)
-_EXPERTS = _BASES + _LEVELS
 _PERSISTENCE = LEVEL_WINDOWS_S.index(LAST_VALUE_S)
 _FIVE_MINUTES = LEVEL_WINDOWS_S.index(FIVE_S)
-_MIXTURE = _EXPERTS  # rows of losses after those of the experts
-_RECALIBRATED_PERSISTENCE = _EXPERTS + 1
-_SIGMA_UNIT = 0.1  # of the volatility
-_OUTLOOK_WIDTH = _BASES + _LEVELS + 2 * len(TAUS) + 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Outlook:
-    """What is foreseen at one moment, in log rates.
-
-    ``bases`` NaN where unknown; ``sigmas`` the volatility of the levels; ``curves`` (2, len(TAUS)) the mixture and
-    persistence at ``TAUS``, ascending, NaN where unknown; ``ceiling`` what no answer exceeds.
-    """
-
-    bases: Floats
-    sigmas: Floats
-    curves: Floats
-    ceiling: float
-
-    def packed(self) -> Floats:
-        """As one row of ``_OUTLOOK_WIDTH``."""
-        return np.concatenate((self.bases, self.sigmas, self.curves.ravel(), (self.ceiling,)))
-
-    @classmethod
-    def unpacked(cls, row: Floats) -> _Outlook:
-        """Of what ``packed`` gave."""
-        sigmas, curves = row[_BASES : _BASES + _LEVELS], row[_BASES + _LEVELS : -1]
-        return cls(bases=row[:_BASES], sigmas=sigmas, curves=curves.reshape(2, -1), ceiling=float(row[-1]))
-
-
-@dataclass(slots=True, kw_only=True)
-class _Memory:
-    """A working copy of what was learned: its fields are given new arrays, and no array is ever changed.
-
-    ``peaks``: see ``_peaks``. ``pending``: packed outlooks by the bins until they are judged. ``histograms``:
-    residuals of each expert, in units. ``quantiles``: of those, at ``TAUS``. ``volatility``: of the bases.
-    ``losses``: decayed pinball losses of the experts, the mixture and persistence. ``shifts``: of the recalibration
-    of the latter two. ``traffic``: see ``add_traffic``. ``judged``: how many outlooks were.
-    """
-
-    timeline: Timeline
-    peaks: Floats
-    pending: Floats32
-    histograms: Floats32
-    quantiles: Floats
-    volatility: Floats
-    losses: Floats
-    shifts: Floats
-    traffic: Floats
-    judged: int
+_MIXTURE = EXPERTS  # rows of losses after those of the experts
+_RECALIBRATED_PERSISTENCE = EXPERTS + 1
+_AT_ONCE = 64  # services
+_BEYOND_ALL = 1e200  # a loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,152 +84,200 @@ class LevelMixture:
     recalibration: float = 0.005
     least_judged: int = 40
 
-    model = "level-mixture"
+    model = MODEL
 
     def start(self) -> Learned:
         """The memory of one that has seen nothing."""
-        units = np.repeat((FIRST_SIGMA / UNIT, 1.0 / _SIGMA_UNIT), (_BASES, _LEVELS))
-        histograms = first_histograms(units)
-        timeline = Timeline.empty()
-        return _learned(
-            _Memory(
-                timeline=timeline,
-                peaks=_peaks(timeline),
-                pending=np.empty((0, _OUTLOOK_WIDTH), dtype=np.float32),
-                histograms=histograms,
-                quantiles=residual_quantiles(histograms, TAUS),
-                volatility=first_volatility(_BASES),
-                losses=np.zeros((_EXPERTS + 2, len(TAUS))),
-                shifts=np.zeros((2, len(TAUS))),
-                traffic=np.zeros(2),
-                judged=0,
-            )
-        )
+        return Memory.empty().sealed()
 
-    def learn(self, learned: Learned, *, end_s: float, span_s: float, rate_rps: float, lead_s: float) -> Learned:
-        """Take in the mean rate over [end_s - span_s, end_s]; see ``timeline.advance`` for what it refuses.
+    def learn_all(self, memories: Sequence[Learned], rates: Sequence[MeasuredRate]) -> list[Learned]:
+        """Take in each service's rate; see ``timeline.advance`` for what it refuses.
 
         An outlook is judged under the lead time that was in force when it was made.
         """
-        memory, horizon = _memory(learned), horizon_bins(lead_s)
-        for step in advance(memory.timeline, end_s=end_s, span_s=span_s, rate_rps=rate_rps):
-            self._pass(memory, step, horizon)
-        return _learned(memory)
+        learned: list[Learned] = []
+        for few in _few_at_once(len(memories)):
+            learned.extend(self._with_rates(memories[few], rates[few]))
+        return learned
 
-    def forecast(self, learned: Learned, *, now_s: float, lead_s: float, quantile: float) -> Forecast | Unknown:
-        """Demand at ``now_s + lead_s``; from the first full 15 s on, with an assumed spread until there are residuals.
+    def forecast_all(self, memories: Sequence[Learned], questions: Sequence[Question]) -> list[Forecast | Unknown]:
+        """From the first full 15 s on, with an assumed spread until there are residuals.
 
-        ``quantile`` counts as at least 0.3 and at most 0.998. Unknown where no window is full, and where nothing was
+        A quantile counts as at least 0.3 and at most 0.998. Unknown where no window is full, and where nothing was
         measured for two minutes.
         """
-        memory, horizon = _memory(learned), horizon_bins(lead_s)
-        headroom = -math.log1p(-checked_quantile(quantile))
-        silence = memory.timeline.silence(now_s)
-        if silence is not None:
-            return silence
-        outlook = self._outlook(memory, horizon)
-        if math.isnan(outlook.curves[0, 0]):
+        answers: list[Forecast | Unknown] = []
+        for few in _few_at_once(len(memories)):
+            known = [Memory.of(learned) for learned in memories[few]]
+            silences = [each.timeline.silence(asked.now_s) for each, asked in zip(known, questions[few], strict=True)]
+            heard = [place for place, silence in enumerate(silences) if silence is None]
+            told = iter(self._answered([known[place] for place in heard], [questions[few][place] for place in heard]))
+            answers.extend([next(told) if silence is None else silence for silence in silences])
+        return answers
+
+    def _with_rates(self, memories: Sequence[Learned], rates: Sequence[MeasuredRate]) -> list[Learned]:
+        known = [Memory.of(learned) for learned in memories]
+        horizons = [horizon_bins(rate.lead_s) for rate in rates]
+        steps = [
+            advance(memory.timeline, end_s=rate.end_s, span_s=rate.span_s, rate_rps=rate.rate_rps)
+            for memory, rate in zip(known, rates, strict=True)
+        ]
+        for abreast in zip_longest(*steps):
+            self._pass([each for each in zip(known, abreast, horizons, strict=True) if each[1] is not None])
+        return [memory.sealed() for memory in known]
+
+    def _answered(self, memories: Sequence[Memory], questions: Sequence[Question]) -> list[Forecast | Unknown]:
+        taus = [checked_quantile(asked.quantile) for asked in questions]
+        if not memories:
+            return []
+        outlooks = self._outlooks(memories, [horizon_bins(asked.lead_s) for asked in questions])
+        return [
+            self._answer(memory, curves, ceiling_log, asked, headroom=-math.log1p(-tau))
+            for memory, curves, ceiling_log, asked, tau in zip(
+                memories, outlooks.curves, outlooks.ceilings.ravel().tolist(), questions, taus, strict=True
+            )
+        ]
+
+    def _answer(
+        self, memory: Memory, curves: Floats, ceiling_log: float, asked: Question, *, headroom: float
+    ) -> Forecast | Unknown:
+        curve, by = curves[0], "mixture"
+        if math.isnan(curve[0]):
             return too_short(memory.timeline, LEVEL_WINDOWS_S[0])
         skill = _skill(memory.losses) if memory.judged else None
-        curve, by = outlook.curves[0], "mixture"
-        if skill is not None and skill <= 0 and memory.judged >= self.least_judged:
-            persistence = outlook.curves[1]
-            curve, by = (curve, by) if math.isnan(persistence[0]) else (persistence, "persistence")
+        if skill is not None and skill <= 0 and memory.judged >= self.least_judged and not math.isnan(curves[1, 0]):
+            curve, by = curves[1], "persistence"
         return Forecast(
-            at_s=now_s,
-            lead_s=lead_s,
-            quantile=quantile,
-            rps=from_log(min(float(np.interp(headroom, _HEADROOMS, curve)), outlook.ceiling)),
-            median_rps=from_log(min(float(curve[_MEDIAN]), outlook.ceiling)),
+            at_s=asked.now_s,
+            lead_s=asked.lead_s,
+            quantile=asked.quantile,
+            rps=from_log(min(float(np.interp(headroom, _HEADROOMS, curve)), ceiling_log)),
+            median_rps=from_log(min(float(curve[_MEDIAN]), ceiling_log)),
             skill=skill,
             by=by,
         )
 
-    def _pass(self, memory: _Memory, step: Step, horizon: int) -> None:
-        """Let ``memory`` go one step in time: judge the outlook that is due, and make the next."""
-        if step.timeline.minutes is not memory.timeline.minutes:
-            memory.peaks = _peaks(step.timeline)
-        memory.timeline = step.timeline
-        if step.bins == 0:
-            return
-        judged = due(memory.pending, step.timeline) if step.bins == 1 else None
-        memory.pending = memory.pending[step.bins :]
-        if judged is not None:
-            self._judge(memory, _Outlook.unpacked(judged[0]), judged[1])
-        outlook = self._outlook(memory, horizon)
-        if not math.isnan(outlook.curves[0, 0]):
-            memory.pending = foresee(memory.pending, outlook.packed(), horizon)
+    def _pass(self, passing: Sequence[tuple[Memory, Step, int]]) -> None:
+        """Let memories go one step in time: judge the outlooks that are due, and make the next, ``int`` bins ahead."""
+        anew, ended, horizons, judged, outlooks, rates_rps = [], [], [], [], [], []
+        for memory, step, horizon in passing:
+            if step.timeline.minutes is not memory.timeline.minutes:
+                anew.append(memory)
+            memory.timeline = step.timeline
+            if step.bins == 0:
+                continue
+            ended.append(memory)
+            horizons.append(horizon)
+            rate_rps = due(memory.pending, step.timeline) if step.bins == 1 else math.nan
+            if rate_rps > 0 or (rate_rps == 0 and memory.traffic[1] > 0):  # never busy: no scale to judge on
+                judged.append(memory)
+                outlooks.append(memory.pending[0])
+                rates_rps.append(rate_rps)
+            memory.pending = memory.pending[step.bins :]
+        if anew:
+            for memory, peaks in zip(anew, unstacked(past_peaks([each.timeline for each in anew])), strict=True):
+                memory.peaks = peaks
+        if judged:
+            self._judge(judged, stacked(outlooks).astype(np.float64), np.array(rates_rps))
+        if ended:
+            rows = self._outlooks(ended, horizons).packed()
+            for memory, row, horizon in zip(ended, rows, horizons, strict=True):
+                if not math.isnan(row[BASES + LEVELS]):  # the mixture
+                    memory.pending = foresee(memory.pending, row, horizon)
 
-    def _outlook(self, memory: _Memory, horizon: int) -> _Outlook:
-        levels = levels_rps(memory.timeline)
-        peaks = np.maximum(memory.peaks[:-1], np.fmax(levels[_PERSISTENCE], 0.0))
-        past = to_log(np.concatenate((levels, peaks)))
-        seasons = seasonal_logs(memory.timeline, float(past[_FIVE_MINUTES]), horizon)
-        bases = np.concatenate((past, seasons))
-        sigmas = sigma_of(memory.volatility)[:_LEVELS]
-        answers = _answers(bases, sigmas, memory.quantiles)
-        curves = memory.shifts.copy()
-        curves[0] += self._mixed(answers, memory.losses[:_EXPERTS])
-        curves[1] += answers[_PERSISTENCE]
-        return _Outlook(
+    def _outlooks(self, memories: Sequence[Memory], horizons: Sequence[int]) -> Outlooks:
+        timelines = [memory.timeline for memory in memories]
+        levels, past = levels_rps(timelines), stacked([memory.peaks for memory in memories])
+        present = levels[:, _PERSISTENCE, None]
+        logs = to_log(np.concatenate((levels, np.maximum(past[:, :-1], np.fmax(present, 0.0))), axis=1))
+        seasons = [
+            seasonal_logs(timeline, level_log, horizon)
+            for timeline, level_log, horizon in zip(timelines, logs[:, _FIVE_MINUTES].tolist(), horizons, strict=True)
+        ]
+        bases = np.concatenate((logs, np.array(seasons)), axis=1)
+        sigmas = sigma_of(stacked([memory.volatility for memory in memories]))[:, :LEVELS]
+        answers = _answers(bases, sigmas, stacked([memory.quantiles for memory in memories]))
+        mixed = self._mixed(answers, stacked([memory.losses for memory in memories])[:, :EXPERTS])
+        curves = stacked([memory.shifts for memory in memories]).copy()
+        curves[:, 0] += mixed
+        curves[:, 1] += answers[:, _PERSISTENCE]
+        return Outlooks(
             bases=bases,
             sigmas=sigmas,
             # Weights and shifts differ by quantile, so the order of quantiles has to be restored.
-            curves=np.maximum.accumulate(curves, axis=1),
-            ceiling=ceiling_log(float(memory.peaks[-1]), float(levels[0])),
+            curves=np.maximum.accumulate(curves, axis=2),
+            ceilings=ceiling_log(past[:, -1:], levels[:, :1]),
         )
 
     def _mixed(self, answers: Floats, losses: Floats) -> Floats:
-        awake = answers[:, 0] == answers[:, 0]  # not NaN
-        if not awake.all():
-            answers, losses = answers[awake], losses[awake]
-            if len(answers) == 0:
-                return np.full(len(TAUS), np.nan)
-        best = np.minimum.reduce(losses)
+        awake = ~np.isnan(answers[..., :1])
+        some_sleep = not np.logical_and.reduce(awake, axis=None)
+        if some_sleep:
+            answers, losses = np.where(awake, answers, 0.0), np.where(awake, losses, _BEYOND_ALL)
+        best = np.minimum.reduce(losses, axis=1, keepdims=True)
         weights = np.exp((best - losses) * (self.sharpness / np.maximum(best, 1e-30)))
-        mixed: Floats = np.add.reduce(weights * answers) / np.add.reduce(weights)
+        if some_sleep:
+            weights *= awake
+        with np.errstate(invalid="ignore"):  # where all sleep, the mixture is as little known: NaN
+            mixed: Floats = np.add.reduce(weights * answers, axis=1) / np.add.reduce(weights, axis=1)
         return mixed
 
-    def _judge(self, memory: _Memory, outlook: _Outlook, rate_rps: float) -> None:
-        """Charge everybody's loss: the span that ``outlook`` was about had ``rate_rps``."""
-        memory.traffic, weight = add_traffic(memory.traffic, rate_rps)
-        if memory.traffic[1] == 0:
-            return  # never busy: there is no scale to judge on
-        answers = np.concatenate((_answers(outlook.bases, outlook.sigmas, memory.quantiles), outlook.curves))
-        answers_rps = np.exp(np.minimum(answers, outlook.ceiling)) - FLOOR_RPS
-        losses = _pinball((rate_rps - answers_rps) * (memory.traffic[1] / memory.traffic[0]))
+    def _judge(self, memories: Sequence[Memory], rows: Floats, rates_rps: Floats) -> None:
+        """Charge everybody's loss: the spans that the outlooks packed as ``rows`` were about had ``rates_rps``."""
+        outlooks = Outlooks.unpacked(rows)
+        traffic, weights = add_traffic(stacked([memory.traffic for memory in memories]), rates_rps)
+        experts = _answers(outlooks.bases, outlooks.sigmas, stacked([memory.quantiles for memory in memories]))
+        answers = np.concatenate((experts, outlooks.curves), axis=1)
+        answers_rps = np.exp(np.minimum(answers, outlooks.ceilings[..., None])) - FLOOR_RPS
+        losses = _pinball((rates_rps[:, None, None] - answers_rps) * (traffic[:, 1] / traffic[:, 0])[:, None, None])
         if math.isnan(losses.sum()):
-            losses = np.where(np.isnan(losses), losses[_MIXTURE], losses)
-        memory.losses = memory.losses * remaining(self.loss_half_life_s) + losses
-        memory.judged += 1
-        if weight > 0:
-            self._correct(memory, outlook, rate_rps, weight)
+            losses = np.where(np.isnan(losses), losses[:, _MIXTURE, None], losses)
+        losses += stacked([memory.losses for memory in memories]) * remaining(self.loss_half_life_s)
+        for memory, own_traffic, own_losses in zip(memories, unstacked(traffic), unstacked(losses), strict=True):
+            memory.traffic, memory.losses = own_traffic, own_losses
+            memory.judged += 1
+        busy = rates_rps > 0
+        if np.logical_and.reduce(busy):
+            self._correct(memories, outlooks, rates_rps, weights)
+        elif busy.any():
+            served = [memory for memory, is_busy in zip(memories, busy.tolist(), strict=True) if is_busy]
+            self._correct(served, Outlooks.unpacked(rows[busy]), rates_rps[busy], weights[busy])
 
-    def _correct(self, memory: _Memory, outlook: _Outlook, rate_rps: float, weight: float) -> None:
-        """Remember the errors of ``outlook``, for a span that had requests."""
-        truth = to_log(np.array([rate_rps]))
-        sigmas = sigma_of(memory.volatility)
-        residuals = clipped(truth - outlook.bases, sigmas)
-        scaled = clipped((truth - outlook.bases[:_LEVELS]) / outlook.sigmas, np.ones(_LEVELS))
-        residual_units = np.concatenate((residuals / UNIT, scaled / _SIGMA_UNIT))
-        memory.histograms = add_residuals(memory.histograms, residual_units, weight)
-        memory.quantiles = residual_quantiles(memory.histograms, TAUS)
-        memory.volatility = add_volatility(memory.volatility, residuals)
-        missed = np.where(np.isnan(outlook.curves), _MISSES, truth > outlook.curves)
-        memory.shifts = memory.shifts + (self.recalibration * weight * float(sigmas[_PERSISTENCE])) * (missed - _MISSES)
+    def _correct(self, memories: Sequence[Memory], outlooks: Outlooks, rates_rps: Floats, weights: Floats) -> None:
+        """Remember the errors of outlooks for spans that had requests."""
+        truth = to_log(rates_rps)[:, None]
+        volatility = stacked([memory.volatility for memory in memories])
+        sigmas = sigma_of(volatility)
+        residuals = clipped(truth - outlooks.bases, sigmas)
+        scaled = clipped((truth - outlooks.bases[:, :LEVELS]) / outlooks.sigmas, np.ones(LEVELS))
+        residual_units = np.concatenate((residuals / UNIT, scaled / SIGMA_UNIT), axis=1)
+        histograms = add_residuals(stacked([memory.histograms for memory in memories]), residual_units, weights)
+        missed = np.where(np.isnan(outlooks.curves), _MISSES, truth[..., None] > outlooks.curves)
+        moves = (self.recalibration * weights * sigmas[:, _PERSISTENCE])[:, None, None] * (missed - _MISSES)
+        shifts = stacked([memory.shifts for memory in memories]) + moves
+        for memory, own_histograms, own_quantiles, own_volatility, own_shifts in zip(
+            memories,
+            unstacked(histograms),
+            unstacked(residual_quantiles(histograms, TAUS)),
+            unstacked(add_volatility(volatility, residuals)),
+            unstacked(shifts),
+            strict=True,
+        ):
+            memory.histograms, memory.quantiles = own_histograms, own_quantiles
+            memory.volatility, memory.shifts = own_volatility, own_shifts
 
 
-def _peaks(timeline: Timeline) -> Floats:
-    """The peaks of past minutes, and the largest rate known; they change once a minute."""
-    return np.append(peaks_rps(timeline), largest_rps(timeline))
+def _few_at_once(count: int) -> Iterator[slice]:
+    """As many services at a time as fit a processor's cache."""
+    return (slice(begin, begin + _AT_ONCE) for begin in range(0, count, _AT_ONCE))
 
 
 def _answers(bases: Floats, sigmas: Floats, quantiles: Floats) -> Floats:
-    """(experts, len(TAUS)): what each expert says, NaN where it can't."""
-    answers = quantiles * UNIT
-    answers[_BASES:] = quantiles[_BASES:] * (_SIGMA_UNIT * sigmas)[:, None]
-    answers[:_BASES] += bases[:, None]
-    answers[_BASES:] += bases[:_LEVELS, None]
+    """(services, experts, len(TAUS)): what each expert says, NaN where it can't."""
+    scales = np.full(quantiles.shape[:2], UNIT)
+    scales[:, BASES:] = SIGMA_UNIT * sigmas
+    answers: Floats = quantiles * scales[..., None]
+    answers += np.concatenate((bases, bases[:, :LEVELS]), axis=1)[..., None]
     return answers
 
 
@@ -296,34 +290,3 @@ def _skill(losses: Floats) -> float | None:
     """1 - loss of the mixture / loss of persistence, the mean over the grid; None where persistence lost nothing."""
     own, persistence = losses[_MIXTURE:].tolist()
     return 1.0 - sum(map(truediv, own, persistence)) / len(TAUS) if all(persistence) else None
-
-
-def _memory(learned: Learned) -> _Memory:
-    arrays = checked(learned, LevelMixture.model)
-    return _Memory(
-        timeline=Timeline.of_arrays(arrays),
-        peaks=arrays["peaks"],
-        pending=arrays["pending"],
-        histograms=arrays["histograms"],
-        quantiles=arrays["quantiles"],
-        volatility=arrays["volatility"],
-        losses=arrays["losses"],
-        shifts=arrays["shifts"],
-        traffic=arrays["traffic"],
-        judged=int(arrays["judged"][0]),
-    )
-
-
-def _learned(memory: _Memory) -> Learned:
-    own: dict[str, NDArray[Any]] = {
-        "peaks": memory.peaks,
-        "pending": memory.pending,
-        "histograms": memory.histograms,
-        "quantiles": memory.quantiles,
-        "volatility": memory.volatility,
-        "losses": memory.losses,
-        "shifts": memory.shifts,
-        "traffic": memory.traffic,
-        "judged": np.array([memory.judged]),
-    }
-    return sealed(LevelMixture.model, memory.timeline.to_arrays() | own)

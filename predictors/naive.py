@@ -17,7 +17,7 @@ class LastValue(ConformalForecaster):
 
     def log_base(self, timeline: Timeline, horizon: int) -> float:
         """Log rate of the last minute, whatever the horizon."""
-        return float(to_log(levels_rps(timeline))[LEVEL_WINDOWS_S.index(LAST_VALUE_S)])
+        return float(to_log(levels_rps([timeline]))[0, LEVEL_WINDOWS_S.index(LAST_VALUE_S)])
 
     def warming_up(self, timeline: Timeline) -> Unknown:
         """How much of a minute is missing."""

@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from predictors.stacking import stacked
 from predictors.timeline import BIN_S, TARGET_BINS, Floats, Floats32, Timeline
 
 CELLS = 127
@@ -33,9 +34,9 @@ _LEAST_SIGMA = 0.02
 _LARGEST_WEIGHT = 10.0
 
 
-def remaining(half_life_s: float, bins: float = 1.0) -> float:
-    """The share of what was known that is left after ``bins`` more."""
-    return float(0.5 ** (bins * BIN_S / half_life_s))
+def remaining(half_life_s: float) -> float:
+    """The share of what was known that is left after one bin more."""
+    return float(0.5 ** (BIN_S / half_life_s))
 
 
 def first_histograms(sigma_units: Floats) -> Floats32:
@@ -46,30 +47,35 @@ def first_histograms(sigma_units: Floats) -> Floats32:
     return (FIRST_WINDOWS * np.diff(cumulative, axis=1)).astype(np.float32)
 
 
-def add_residuals(histograms: Floats32, residual_units: Floats, weight: float) -> Floats32:
-    """``histograms`` with one residual a row; rows of NaN are left alone. What is added and forgotten is in proportion.
+def add_residuals(histograms: Floats32, residual_units: Floats, weights: Floats) -> Floats32:
+    """``histograms`` (services, rows, CELLS) with one residual a row, each service's of its own weight.
 
-    A histogram in units: a unit is a step of log rate, or a part of the present volatility. Its cells grow as sinh,
-    a tenth of a unit around zero and a tenth of the value further out.
+    Rows of NaN are left alone. What is added and forgotten is in proportion. A histogram is in units: a unit is a step
+    of log rate, or a part of the present volatility. Its cells grow as sinh, a tenth of a unit around zero and a tenth
+    of the value further out.
     """
     known = ~np.isnan(residual_units)
-    rows = np.flatnonzero(known)
-    places = (np.arcsinh(residual_units[rows]) / _REACH + 1.0) * (CELLS / 2)
-    kept = np.where(known, remaining(_HALF_LIFE_S, weight), 1.0).astype(np.float32)
-    told = histograms * kept[:, None]
-    told[rows, np.minimum(np.maximum(places, 0.0), CELLS - 1.0).astype(int)] += np.float32(weight)
+    left = 0.5 ** (weights * (BIN_S / _HALF_LIFE_S))
+    told = histograms * np.where(known, left[:, None], 1.0).astype(np.float32)[..., None]
+    services, rows = known.nonzero()
+    places = (np.arcsinh(residual_units[services, rows]) / _REACH + 1.0) * (CELLS / 2)
+    cells = np.minimum(np.maximum(places, 0.0), CELLS - 1.0).astype(int)
+    told[services, rows, cells] += weights.astype(np.float32)[services]
     return told
 
 
 def residual_quantiles(histograms: Floats32, taus: Floats) -> Floats:
-    """Quantiles (rows, len(taus)) in units, linear inside a cell."""
-    mass = histograms.astype(np.float64).ravel()
-    cumulative: Floats = mass.cumsum()  # over all rows in one, so that one search serves them
-    ends = cumulative[CELLS - 1 :: CELLS]
-    starts = np.concatenate(((0.0,), ends[:-1]))
-    wanted = starts[:, None] + taus * (ends - starts)[:, None]
-    found = cumulative.searchsorted(wanted)
-    beyond = (cumulative.take(found) - wanted) / np.maximum(mass.take(found), 1e-300)
+    """Quantiles (services, rows, len(taus)) in units of histograms (services, rows, CELLS), linear inside a cell."""
+    count, rows, _ = histograms.shape
+    mass = histograms.astype(np.float64).reshape(count, -1)
+    cumulative = mass.cumsum(axis=1)  # over all rows of a service in one, so that one search serves them
+    bounds = np.zeros((count, rows + 1, 1))
+    bounds[:, 1:, 0] = cumulative[:, CELLS - 1 :: CELLS]
+    starts = bounds[:, :-1]
+    wanted = starts + taus * (bounds[:, 1:] - starts)
+    found = stacked([own.searchsorted(asked) for own, asked in zip(cumulative, wanted, strict=True)])
+    places = found + np.arange(0, mass.size, rows * CELLS)[:, None, None]
+    beyond = (cumulative.take(places) - wanted) / np.maximum(mass.take(places), 1e-300)
     cells = found % CELLS
     return np.asarray(_EDGES.take(cells + 1) - np.minimum(beyond, 1.0) * _WIDTHS.take(cells))
 
@@ -80,17 +86,17 @@ def first_volatility(rows: int) -> Floats:
 
 
 def sigma_of(volatility: Floats) -> Floats:
-    """Running root mean square of residuals (of log rates), half-life 30 minutes, at least 0.02."""
-    sigma: Floats = np.sqrt(volatility[0] / volatility[1])
+    """(services, rows): running root mean square of residuals (of log rates), half-life 30 minutes, at least 0.02."""
+    sigma: Floats = np.sqrt(volatility[:, 0] / volatility[:, 1])
     return np.maximum(sigma, _LEAST_SIGMA)
 
 
 def add_volatility(volatility: Floats, residuals: Floats) -> Floats:
-    """``volatility`` with one residual a row; rows of NaN are left alone."""
+    """``volatility`` (services, 2, rows) with one residual a row; rows of NaN are left alone."""
     told = volatility * remaining(_VOLATILITY_HALF_LIFE_S)
-    told[0] += residuals * residuals
-    told[1] += 1.0
-    return np.where(np.isnan(residuals), volatility, told)
+    told[:, 0] += residuals * residuals
+    told[:, 1] += 1.0
+    return np.where(np.isnan(residuals)[:, None], volatility, told)
 
 
 def clipped(residuals: Floats, sigma: Floats) -> Floats:
@@ -98,33 +104,35 @@ def clipped(residuals: Floats, sigma: Floats) -> Floats:
     return np.minimum(np.maximum(residuals, -CLIP_SIGMA * sigma), CLIP_SIGMA * sigma)
 
 
-def add_traffic(traffic: Floats, rate_rps: float) -> tuple[Floats, float]:
-    """Decayed (sum, number) of the rates of busy windows, and the weight of a window of ``rate_rps`` among them.
+def add_traffic(traffic: Floats, rates_rps: Floats) -> tuple[Floats, Floats]:
+    """Decayed (services, [sum, number]) of the rates of busy windows, and the weight of each service's latest.
 
-    The weight is 1 on average, 0 for an idle window (which teaches nothing: it has no request to cover), and at most
-    10, so that the first minute after a quiet month doesn't count for all that was known.
+    The weight of a window is 1 on average, 0 for an idle one (which teaches nothing: it has no request to cover), and
+    at most 10, so that the first minute after a quiet month doesn't count for all that was known. There is none, and
+    no weight, where no window ever was busy.
     """
-    if rate_rps <= 0:
-        return traffic, 0.0
-    told = traffic * remaining(_HALF_LIFE_S) + (rate_rps, 1.0)
-    return told, float(min(rate_rps * told[1] / told[0], _LARGEST_WEIGHT))
+    busy = rates_rps > 0
+    told = traffic * np.where(busy, remaining(_HALF_LIFE_S), 1.0)[:, None]
+    told[:, 0] += rates_rps
+    told[:, 1] += busy
+    return told, np.minimum(rates_rps * told[:, 1] / np.maximum(told[:, 0], 1e-300), _LARGEST_WEIGHT)
 
 
-def due(pending: Floats32, timeline: Timeline) -> tuple[Floats, float] | None:
-    """What was foreseen for the span that just ended, and the rate it had; None where either is unknown.
+def due(pending: Floats32, timeline: Timeline) -> float:
+    """The rate of the span that just ended, NaN where it is unknown or nothing was foreseen for it.
 
     ``pending[i]`` is to be judged when the next but ``i`` bin ends; a row whose last value is NaN says nothing.
     """
-    rate_rps = sum(timeline.bins[-TARGET_BINS:].tolist()) / TARGET_BINS
-    if math.isnan(rate_rps) or len(pending) == 0 or math.isnan(pending[0, -1]):
-        return None
-    return pending[0].astype(np.float64), rate_rps
+    if len(pending) == 0 or math.isnan(pending[0, -1]):
+        return math.nan
+    return float(sum(timeline.bins[-TARGET_BINS:].tolist()) / TARGET_BINS)
 
 
 def foresee(pending: Floats32, values: Floats, horizon: int) -> Floats32:
     """``pending`` with what is foreseen now for the span that begins ``horizon`` bins from now."""
     row = horizon + TARGET_BINS - 1
-    told = np.full((max(row + 1, len(pending)), len(values)), np.nan, dtype=np.float32)
+    told = np.empty((max(row + 1, len(pending)), len(values)), dtype=np.float32)
     told[: len(pending)] = pending
+    told[len(pending) :] = np.nan
     told[row] = values
     return told

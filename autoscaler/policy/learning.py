@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from autoscaler.domain.capacity import LoadSample, RequestShape
 from autoscaler.domain.cluster import Phase, Replica
+from autoscaler.domain.demand import Demand
 from autoscaler.domain.learned import Learned
 from autoscaler.domain.params import Params
 from autoscaler.domain.reading import Measured, Unknown, UnknownReason
@@ -18,7 +19,7 @@ from autoscaler.policy import tuning
 from autoscaler.policy.measuring import Measurement
 from autoscaler.policy.sizing import Requirement
 from autoscaler.policy.windows import recent, replica_seconds, variant_load
-from autoscaler.ports import Models
+from autoscaler.ports import MeasuredRate, Models
 
 _HOURS = 168
 _HOUR_S = 3600.0
@@ -41,6 +42,52 @@ def fresh(service: Service, models: Models, params: Params) -> ServiceState:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starts:
+    """Start-up times measured so far, who is starting since when, and the time from asking for a replica to having it
+    (lead time) that follows from them.
+    """
+
+    starts_s: tuple[float, ...]
+    starting: Mapping[str, float]
+    lead_s: float
+
+
+def starts(
+    *, now_s: float, service: Service, state: ServiceState, replicas: Sequence[Replica], models: Models, params: Params
+) -> Starts:
+    """With the replicas that became ready since the last tick. Failed starts teach nothing."""
+    starts_s = list(state.starts_s)
+    for replica in replicas:
+        created_s = state.starting.get(replica.name)
+        if created_s is not None and replica.phase is Phase.READY and replica.ready_s is not None:
+            starts_s.append(max(0.0, replica.ready_s - created_s))
+    kept_s = tuple(starts_s[-params.kept_starts :])
+    starting = {each.name: each.created_s for each in replicas if each.phase is Phase.STARTING}
+    lead_s = params.interval_s + models.startup.lead_time_s(
+        starts_s=kept_s,
+        still_starting_s=[max(0.0, now_s - created_s) for created_s in starting.values()],
+        assumed_s=service.startup_s,
+    )
+    return Starts(starts_s=kept_s, starting=starting, lead_s=lead_s)
+
+
+def forecasters(
+    *, now_s: float, states: Sequence[ServiceState], demands: Sequence[Demand], leads_s: Sequence[float], models: Models
+) -> list[Learned]:
+    """Each service's forecaster with this tick's demand, where that is known."""
+    memories = [state.forecaster for state in states]
+    told, rates = [], []
+    for place, (demand, lead_s) in enumerate(zip(demands, leads_s, strict=True)):
+        if not isinstance(demand.tick_rps, Unknown):
+            told.append(place)
+            rates.append(MeasuredRate(end_s=now_s, span_s=demand.tick_span_s, rate_rps=demand.tick_rps, lead_s=lead_s))
+    learned = models.forecaster.learn_all([memories[place] for place in told], rates)
+    for place, memory in zip(told, learned, strict=True):
+        memories[place] = memory
+    return memories
+
+
 def learn(
     *,
     now_s: float,
@@ -48,23 +95,13 @@ def learn(
     state: ServiceState,
     asked: int,
     measurement: Measurement,
-    replicas: Sequence[Replica],
+    started: Starts,
+    forecaster: Learned,
     models: Models,
     params: Params,
-) -> tuple[ServiceState, float]:
-    """The memory after this tick's measurement, and the time from asking for a replica to having it (lead time)."""
+) -> ServiceState:
+    """The memory after this tick's measurement, with what the starts and the ``forecaster`` have taken in."""
     demand = measurement.demand
-    starts_s, starting = _starts(state, replicas, params)
-    lead_s = params.interval_s + models.startup.lead_time_s(
-        starts_s=starts_s,
-        still_starting_s=[max(0.0, now_s - created_s) for created_s in starting.values()],
-        assumed_s=service.startup_s,
-    )
-    forecaster = state.forecaster
-    if not isinstance(demand.tick_rps, Unknown):
-        forecaster = models.forecaster.learn(
-            forecaster, end_s=now_s, span_s=demand.tick_span_s, rate_rps=demand.tick_rps, lead_s=lead_s
-        )
     a_day = state.day_arrivals
     if demand.window_full:
         a_day = tuning.day_arrivals(a_day, rate_rps=demand.stable_rps, span_s=demand.tick_span_s)
@@ -87,7 +124,7 @@ def learn(
         a_day=a_day,
         params=params,
     )
-    state = replace(
+    return replace(
         state,
         seen_s=now_s,
         tracks=measurement.tracks,
@@ -99,13 +136,12 @@ def learn(
         day_arrivals=a_day,
         theta=theta,
         debt=debt,
-        starts_s=starts_s,
-        starting=starting,
+        starts_s=started.starts_s,
+        starting=started.starting,
         woken_s=None if asked == 0 else state.woken_s if state.woken_s is not None else now_s,
         capacities=capacities,
         sampled_s=sampled_s,
     )
-    return state, lead_s
 
 
 def without_future(state: ServiceState, models: Models) -> ServiceState:
@@ -159,19 +195,6 @@ def remember_change(now_s: float, state: ServiceState, delta: int, *, kept_s: fl
         return state
     changes = tuple(change for change in state.changes if change[0] > now_s - kept_s)
     return replace(state, changes=(*changes, (now_s, delta)) if delta else changes)
-
-
-def _starts(
-    state: ServiceState, replicas: Sequence[Replica], params: Params
-) -> tuple[tuple[float, ...], Mapping[str, float]]:
-    """Start-up times measured so far, and who is starting since when. Failed starts teach nothing."""
-    starts_s = list(state.starts_s)
-    for replica in replicas:
-        created_s = state.starting.get(replica.name)
-        if created_s is not None and replica.phase is Phase.READY and replica.ready_s is not None:
-            starts_s.append(max(0.0, replica.ready_s - created_s))
-    starting = {each.name: each.created_s for each in replicas if each.phase is Phase.STARTING}
-    return tuple(starts_s[-params.kept_starts :]), starting
 
 
 def _sampled(

@@ -17,6 +17,7 @@ from autoscaler.domain.reading import Unknown, UnknownReason
 from autoscaler.domain.service import Service, ServiceId
 from autoscaler.domain.state import ControllerState
 from autoscaler.policy.learning import fresh
+from autoscaler.ports import Question
 from autoscaler.through_prometheus import SeededJournal, past_of_models, taught
 from tests.adapters_engines.conftest import Serve
 from tests.policy.world import service
@@ -127,15 +128,13 @@ def test_a_forecast_begins_with_the_past(serve: Serve) -> None:
     assert state is not None
     models = build_models()
     begun = state.services[CHAT]
-    foreseen = models.forecaster.forecast(begun.forecaster, now_s=NOW_S, lead_s=60.0, quantile=0.9)
+    unknown = fresh(service(), models, Params())
+    foreseen, without = models.forecaster.forecast_all(
+        [begun.forecaster, unknown.forecaster], [Question(now_s=NOW_S, lead_s=60.0, quantile=0.9)] * 2
+    )
     assert not isinstance(foreseen, Unknown)
     assert foreseen.median_rps == pytest.approx(7.0, rel=0.2)
-    assert isinstance(
-        models.forecaster.forecast(
-            fresh(service(), models, Params()).forecaster, now_s=NOW_S, lead_s=60.0, quantile=0.9
-        ),
-        Unknown,
-    )
+    assert isinstance(without, Unknown)
     assert 'model_name=~"org/m\\\\.1"' in kept.forms[0]["query"]
 
 
@@ -166,7 +165,7 @@ def test_gaps_are_learned_as_unknown_time() -> None:
     models, chat = build_models(), service()
     steps = [PastRate(300.0 * number, 300.0, 5.0) for number in range(1, 20)]
     whole, holed = taught(models, chat, steps), taught(models, chat, [*steps[:5], *steps[12:]])
-    for learned in (whole, holed):
-        foreseen = models.forecaster.forecast(learned, now_s=300.0 * 19, lead_s=30.0, quantile=0.5)
+    question = Question(now_s=300.0 * 19, lead_s=30.0, quantile=0.5)
+    for foreseen in models.forecaster.forecast_all([whole, holed], [question] * 2):
         assert not isinstance(foreseen, Unknown)
         assert foreseen.median_rps == pytest.approx(5.0, rel=0.1)

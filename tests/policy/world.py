@@ -25,7 +25,7 @@ from autoscaler.domain.reading import (
 from autoscaler.domain.service import Service, ServiceId, Slo, Variant
 from autoscaler.domain.state import ControllerState
 from autoscaler.policy.deciding import decide
-from autoscaler.ports import Models
+from autoscaler.ports import MeasuredRate, Models, Question
 
 CHAT = ServiceId("chat")
 BOUNDS_S = (0.1, 0.5, 1.0, 2.0, 5.0)
@@ -77,14 +77,25 @@ class ForeseenRate:
     def start(self) -> Learned:
         return Learned("foreseen", {})
 
-    def learn(self, learned: Learned, *, end_s: float, span_s: float, rate_rps: float, lead_s: float) -> Learned:
-        return learned
+    def learn_all(self, memories: Sequence[Learned], rates: Sequence[MeasuredRate]) -> list[Learned]:
+        return list(memories)
 
-    def forecast(self, learned: Learned, *, now_s: float, lead_s: float, quantile: float) -> Forecast | Unknown:
-        rps = self.rate(now_s + lead_s)
+    def forecast_all(self, memories: Sequence[Learned], questions: Sequence[Question]) -> list[Forecast | Unknown]:
+        return [self._answer(question) for question in questions]
+
+    def _answer(self, asked: Question) -> Forecast | Unknown:
+        rps = self.rate(asked.now_s + asked.lead_s)
         if rps is None:
             return Unknown(UnknownReason.WARMING_UP)
-        return Forecast(at_s=now_s, lead_s=lead_s, quantile=quantile, rps=rps, median_rps=rps, skill=None, by="oracle")
+        return Forecast(
+            at_s=asked.now_s,
+            lead_s=asked.lead_s,
+            quantile=asked.quantile,
+            rps=rps,
+            median_rps=rps,
+            skill=None,
+            by="oracle",
+        )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from autoscaler.domain.demand import Forecast
 from autoscaler.domain.learned import Learned
 from autoscaler.domain.reading import Unknown, UnknownReason
+from autoscaler.ports import MeasuredRate, Question
 from predictors.backtest import Load, Score, compare, pinball
 
 
@@ -25,16 +27,19 @@ class Constant:
     def start(self) -> Learned:
         return Learned("constant", {})
 
-    def learn(self, learned: Learned, *, end_s: float, span_s: float, rate_rps: float, lead_s: float) -> Learned:
-        return learned
+    def learn_all(self, memories: Sequence[Learned], rates: Sequence[MeasuredRate]) -> list[Learned]:
+        return list(memories)
 
-    def forecast(self, learned: Learned, *, now_s: float, lead_s: float, quantile: float) -> Forecast | Unknown:
-        if now_s < self.from_s:
+    def forecast_all(self, memories: Sequence[Learned], questions: Sequence[Question]) -> list[Forecast | Unknown]:
+        return [self._answer(question) for question in questions]
+
+    def _answer(self, asked: Question) -> Forecast | Unknown:
+        if asked.now_s < self.from_s:
             return Unknown(UnknownReason.WARMING_UP)
         return Forecast(
-            at_s=now_s,
-            lead_s=lead_s,
-            quantile=quantile,
+            at_s=asked.now_s,
+            lead_s=asked.lead_s,
+            quantile=asked.quantile,
             rps=self.rps,
             median_rps=self.rps,
             skill=None,

@@ -6,17 +6,19 @@ import math
 import re
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from autoscaler import codec
 from autoscaler.domain.demand import Forecast
 from autoscaler.domain.learned import Learned
 from autoscaler.domain.reading import Unknown, UnknownReason
-from autoscaler.ports import Forecaster
+from autoscaler.ports import Forecaster, MeasuredRate, Question
 from predictors.mixture import LevelMixture
 from predictors.naive import LastValue
 from predictors.seasonal import SeasonalNaive
@@ -81,7 +83,8 @@ def told(
     end_s = begin_s
     for span_s, rate_rps in rates:
         end_s += span_s
-        learned = forecaster.learn(learned, end_s=end_s, span_s=span_s, rate_rps=rate_rps, lead_s=lead_s)
+        rate = MeasuredRate(end_s=end_s, span_s=span_s, rate_rps=rate_rps, lead_s=lead_s)
+        [learned] = forecaster.learn_all([learned], [rate])
     return learned, end_s
 
 
@@ -91,27 +94,35 @@ def told_with_gaps(
     end_s = begin_s
     for gap_s, span_s, rate_rps, lead_s in story:
         end_s += gap_s + span_s
-        learned = forecaster.learn(learned, end_s=end_s, span_s=span_s, rate_rps=rate_rps, lead_s=lead_s)
+        rate = MeasuredRate(end_s=end_s, span_s=span_s, rate_rps=rate_rps, lead_s=lead_s)
+        [learned] = forecaster.learn_all([learned], [rate])
     return learned, end_s
 
 
 def ask(
     forecaster: Forecaster, learned: Learned, now_s: float, quantile: float = 0.95, lead_s: float = LEAD_S
 ) -> Forecast:
-    answer = forecaster.forecast(learned, now_s=now_s, lead_s=lead_s, quantile=quantile)
+    answer = answered(forecaster, learned, now_s, quantile, lead_s)
     assert isinstance(answer, Forecast), answer
     return answer
 
 
+def answered(
+    forecaster: Forecaster, learned: Learned, now_s: float, quantile: float = 0.95, lead_s: float = LEAD_S
+) -> Forecast | Unknown:
+    [answer] = forecaster.forecast_all([learned], [Question(now_s=now_s, lead_s=lead_s, quantile=quantile)])
+    return answer
+
+
 def test_nothing_seen_is_unknown(forecaster: Forecaster) -> None:
-    answer = forecaster.forecast(forecaster.start(), now_s=0.0, lead_s=LEAD_S, quantile=0.95)
+    answer = answered(forecaster, forecaster.start(), 0.0)
     assert isinstance(answer, Unknown)
     assert answer.reason is UnknownReason.WARMING_UP
 
 
 def test_it_says_how_long_it_needs_and_needs_no_longer(forecaster: Forecaster) -> None:
     learned, now_s = told(forecaster, forecaster.start(), [(5.0, 3.0)], begin_s=100.0)
-    answer = forecaster.forecast(learned, now_s=now_s, lead_s=LEAD_S, quantile=0.95)
+    answer = answered(forecaster, learned, now_s)
     assert isinstance(answer, Unknown)
     said = re.fullmatch(r"needs (\d+) s more", answer.detail)
     assert said, answer.detail
@@ -156,7 +167,7 @@ def test_a_stored_memory_goes_on_as_if_never_stored(
     assert codec.encode(again) == codec.encode(kept)
     for quantile in TAUS:
         answers = [
-            forecaster.forecast(memory, now_s=now_s, lead_s=LEAD_S, quantile=quantile)
+            answered(forecaster, memory, now_s, quantile)
             for memory in (kept, codec.decode(Learned, codec.encode(kept)))
         ]
         assert answers[0] == answers[1]
@@ -170,7 +181,7 @@ def test_answers_are_finite_ascend_with_the_quantile_and_keep_to_the_ceiling(
 ) -> None:
     learned = steady if seen == "a day" else forecaster.start()
     learned, now_s = told_with_gaps(forecaster, learned, STEADY_UNTIL_S, story)
-    answers = [forecaster.forecast(learned, now_s=now_s, lead_s=LEAD_S, quantile=tau) for tau in TAUS]
+    answers = [answered(forecaster, learned, now_s, tau) for tau in TAUS]
     known = [answer for answer in answers if isinstance(answer, Forecast)]
     assert len(known) in (0, len(TAUS))
     largest_rps = max([STEADY_RPS, *(rate_rps for _, _, rate_rps, _ in story)])
@@ -210,12 +221,12 @@ def test_no_answer_sinks_while_or_after_nothing_was_measured(
     learned = steady
     for _ in range(120):
         learned, now_s = told(forecaster, learned, [(5.0, STEADY_RPS)], begin_s=now_s)
-        answer = forecaster.forecast(learned, now_s=now_s, lead_s=LEAD_S, quantile=0.3)
+        answer = answered(forecaster, learned, now_s, 0.3)
         assert isinstance(answer, Unknown) or answer.rps == pytest.approx(STEADY_RPS, rel=0.02)
 
 
 def test_after_two_minutes_of_silence_it_knows_nothing(forecaster: Forecaster, steady: Learned) -> None:
-    answer = forecaster.forecast(steady, now_s=STEADY_UNTIL_S + 121, lead_s=LEAD_S, quantile=0.95)
+    answer = answered(forecaster, steady, STEADY_UNTIL_S + 121)
     assert isinstance(answer, Unknown)
     assert answer.reason is UnknownReason.STALE
 
@@ -262,20 +273,25 @@ def test_one_long_span_teaches_as_much_as_many_short_ones(forecaster: Forecaster
 
 @pytest.mark.parametrize("end_s", [STEADY_UNTIL_S, STEADY_UNTIL_S - 10.0, STEADY_UNTIL_S - 120.0])
 def test_what_was_told_before_teaches_nothing(forecaster: Forecaster, steady: Learned, end_s: float) -> None:
-    learned = forecaster.learn(steady, end_s=end_s, span_s=15.0, rate_rps=999.0, lead_s=LEAD_S)
+    [learned] = forecaster.learn_all([steady], [MeasuredRate(end_s=end_s, span_s=15.0, rate_rps=999.0, lead_s=LEAD_S)])
     assert codec.encode(learned) == codec.encode(steady)
 
 
 def test_of_an_overlap_the_later_part_counts(forecaster: Forecaster, steady: Learned) -> None:
-    overlapping = forecaster.learn(steady, end_s=STEADY_UNTIL_S + 15, span_s=45.0, rate_rps=30.0, lead_s=LEAD_S)
-    adjacent = forecaster.learn(steady, end_s=STEADY_UNTIL_S + 15, span_s=15.0, rate_rps=30.0, lead_s=LEAD_S)
+    overlapping, adjacent = forecaster.learn_all(
+        [steady, steady],
+        [
+            MeasuredRate(end_s=STEADY_UNTIL_S + 15, span_s=span_s, rate_rps=30.0, lead_s=LEAD_S)
+            for span_s in (45.0, 15.0)
+        ],
+    )
     assert codec.encode(overlapping) == codec.encode(adjacent)
 
 
 def test_a_clock_set_back_begins_the_windows_anew(forecaster: Forecaster, steady: Learned) -> None:
     """An hour back: no answer from the wrong hour, then the forecaster works in the new time."""
     now_s = STEADY_UNTIL_S - 3600
-    assert isinstance(forecaster.forecast(steady, now_s=now_s, lead_s=LEAD_S, quantile=0.5), Unknown)
+    assert isinstance(answered(forecaster, steady, now_s, 0.5), Unknown)
     learned, now_s = told(forecaster, steady, [(60.0, 5.0)] * 1500, begin_s=now_s)
     assert ask(forecaster, learned, now_s, 0.5).rps == pytest.approx(5.0, rel=0.05)
 
@@ -291,9 +307,9 @@ def test_a_tick_of_clients_that_gave_up_is_netted_within_its_bin(forecaster: For
 def test_a_memory_of_another_forecaster_is_refused(forecaster: Forecaster, steady: Learned) -> None:
     foreign = Learned("another", steady.arrays)
     with pytest.raises(ValueError, match="memory of 'another'"):
-        forecaster.learn(foreign, end_s=STEADY_UNTIL_S + 15, span_s=15.0, rate_rps=1.0, lead_s=LEAD_S)
+        told(forecaster, foreign, [(15.0, 1.0)], begin_s=STEADY_UNTIL_S)
     with pytest.raises(ValueError, match="memory of 'another'"):
-        forecaster.forecast(foreign, now_s=STEADY_UNTIL_S, lead_s=LEAD_S, quantile=0.5)
+        answered(forecaster, foreign, STEADY_UNTIL_S, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -311,13 +327,85 @@ def test_a_memory_of_another_forecaster_is_refused(forecaster: Forecaster, stead
 def test_nonsense_is_refused(forecaster: Forecaster, steady: Learned, wrong: dict[str, float], said: str) -> None:
     right = {"end_s": STEADY_UNTIL_S + 15, "span_s": 15.0, "rate_rps": 1.0, "lead_s": 60.0}
     with pytest.raises(ValueError, match=said):
-        forecaster.learn(steady, **(right | wrong))
+        forecaster.learn_all([steady], [MeasuredRate(**(right | wrong))])
+
+
+stories = st.lists(
+    st.tuples(
+        st.sampled_from(["fresh", "steady"]),
+        st.sampled_from([1.0, 15.0, 20.0, 60.0]),
+        st.sampled_from([0.0, 60.0, 75.0, 1000.0]),
+        st.lists(
+            st.tuples(
+                st.sampled_from([0.0, 0.0, 0.0, 0.0, 7.0, 40.0, 3000.0, -200.0]),
+                st.one_of(st.just(0.0), st.floats(-1.0, 1e4), st.none()),
+            ),
+            min_size=1,
+            max_size=12,
+        ),
+    ),
+    min_size=2,
+    max_size=8,
+)
+
+
+@slow
+@given(stories=stories, quantile=st.floats(0.01, 0.999))
+def test_services_at_once_are_each_as_if_alone(
+    forecaster: Forecaster,
+    steady: Learned,
+    stories: list[tuple[str, float, float, list[tuple[float, float | None]]]],
+    quantile: float,
+) -> None:
+    """Fresh and old, of other intervals and lead times, dark at times, with gaps, and clocks that are set back."""
+    begun = [steady if age == "steady" else forecaster.start() for age, *_ in stories]
+    alone, together = list(begun), list(begun)
+    now_s = [STEADY_UNTIL_S] * len(stories)
+    for tick in range(max(len(story) for *_, story in stories)):
+        rates: dict[int, MeasuredRate] = {}
+        for place, (_, interval_s, lead_s, story) in enumerate(stories):
+            gap_s, rate_rps = story[tick % len(story)]
+            now_s[place] += gap_s + interval_s
+            if rate_rps is not None:
+                rates[place] = MeasuredRate(end_s=now_s[place], span_s=interval_s, rate_rps=rate_rps, lead_s=lead_s)
+        learned = forecaster.learn_all([together[place] for place in rates], list(rates.values()))
+        for place, memory in zip(rates, learned, strict=True):
+            together[place] = memory
+            [alone[place]] = forecaster.learn_all([alone[place]], [rates[place]])
+        questions = [
+            Question(now_s=now, lead_s=lead_s, quantile=quantile)
+            for now, (_, _, lead_s, _) in zip(now_s, stories, strict=True)
+        ]
+        answers = forecaster.forecast_all(together, questions)
+        for memory, question, answer in zip(alone, questions, answers, strict=True):
+            [expected] = forecaster.forecast_all([memory], [question])
+            assert str(answer) == str(expected)
+    assert [codec.encode(memory) for memory in together] == [codec.encode(memory) for memory in alone]
+
+
+def test_a_memory_keeps_nothing_of_other_services(forecaster: Forecaster, steady: Learned) -> None:
+    """Its arrays are no views of arrays that hold those of others too, which would live as long as it does."""
+    rate = MeasuredRate(end_s=STEADY_UNTIL_S + 60.0, span_s=60.0, rate_rps=9.0, lead_s=LEAD_S)
+    for memory in forecaster.learn_all([steady] * 50, [rate] * 50):
+        held = {id(owner): owner.nbytes for owner in map(_owner, memory.arrays.values())}
+        assert sum(held.values()) <= 150_000
+
+
+def _owner(array: NDArray[Any]) -> NDArray[Any]:
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def test_none_is_no_error(forecaster: Forecaster) -> None:
+    assert forecaster.learn_all([], []) == []
+    assert forecaster.forecast_all([], []) == []
 
 
 @pytest.mark.parametrize("quantile", [0.0, 1.0, -0.5, math.nan])
 def test_a_quantile_outside_zero_to_one_is_refused(forecaster: Forecaster, steady: Learned, quantile: float) -> None:
     with pytest.raises(ValueError, match=r"quantile must lie in \(0, 1\)"):
-        forecaster.forecast(steady, now_s=STEADY_UNTIL_S, lead_s=LEAD_S, quantile=quantile)
+        answered(forecaster, steady, STEADY_UNTIL_S, quantile)
 
 
 def test_a_service_takes_little_memory(forecaster: Forecaster, steady: Learned) -> None:

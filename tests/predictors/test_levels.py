@@ -49,7 +49,7 @@ def after(rates: Sequence[float | None], *, interval_s: float = 15.0) -> Timelin
     ],
 )
 def test_levels(rates: list[float | None], expected: list[float]) -> None:
-    np.testing.assert_allclose(levels_rps(after(rates)), expected)
+    np.testing.assert_allclose(levels_rps([after(rates)])[0], expected)
 
 
 @pytest.mark.parametrize("seconds", [1800, 1803, 1811, 1814])
@@ -57,7 +57,7 @@ def test_a_window_ends_now_not_at_the_last_boundary(seconds: int) -> None:
     """Known second by second: exact at the new end, linear inside the bin that a window's begin lies in."""
     rates = np.random.default_rng(seconds).uniform(0.0, 100.0, seconds).tolist()
     timeline = after(rates, interval_s=1.0)
-    for window_s, level in zip(LEVEL_WINDOWS_S[:-1], levels_rps(timeline), strict=False):
+    for window_s, level in zip(LEVEL_WINDOWS_S[:-1], levels_rps([timeline])[0], strict=False):
         begin = seconds - int(window_s)
         whole = (begin // 15 + 1) * 15
         oldest = np.mean(rates[begin // 15 * 15 : whole])
@@ -69,27 +69,27 @@ def test_peaks_are_the_largest_minutes_of_full_windows() -> None:
     minutes = [float(minute % 50) for minute in range(1, 121)]
     timeline = after(minutes, interval_s=60.0)
     expected = [max(minutes[-10:]), max(minutes[-30:]), max(minutes), NAN, NAN]
-    np.testing.assert_allclose(peaks_rps(timeline), expected)
+    np.testing.assert_allclose(peaks_rps([timeline])[0], expected)
     assert len(PEAK_WINDOWS_S) == len(expected)
-    assert largest_rps(timeline) == 49.0
+    assert largest_rps([timeline]).tolist() == [49.0]
 
 
 def test_a_peak_survives_a_gap_as_long_as_four_fifths_are_known() -> None:
     known: list[float | None] = [*[5.0] * 7, 30.0, None, None]
-    np.testing.assert_allclose(peaks_rps(after([*known[2:], 5.0, 5.0], interval_s=60.0))[0], 30.0)
-    assert math.isnan(peaks_rps(after([*known[2:], None, 5.0], interval_s=60.0))[0])
+    np.testing.assert_allclose(peaks_rps([after([*known[2:], 5.0, 5.0], interval_s=60.0)])[0, 0], 30.0)
+    assert math.isnan(peaks_rps([after([*known[2:], None, 5.0], interval_s=60.0)])[0, 0])
 
 
 def test_nothing_known_has_no_levels_no_peaks_and_a_ceiling_of_nothing() -> None:
     timeline = Timeline.empty()
-    assert largest_rps(timeline) == 0.0
-    assert np.isnan(peaks_rps(timeline)).all()
-    assert ceiling_log(0.0, NAN) == pytest.approx(math.log(FLOOR_RPS))
+    assert largest_rps([timeline]).tolist() == [0.0]
+    assert np.isnan(peaks_rps([timeline])).all()
+    assert float(ceiling_log(np.zeros(1), np.array([NAN]))[0]) == pytest.approx(math.log(FLOOR_RPS))
 
 
 @pytest.mark.parametrize(("past", "present", "largest"), [(8.0, 3.0, 16.0), (8.0, 11.0, 22.0), (8.0, NAN, 16.0)])
 def test_ceiling(past: float, present: float, largest: float) -> None:
-    assert from_log(ceiling_log(past, present)) == pytest.approx(largest)
+    assert from_log(ceiling_log(np.array(past), np.array(present)).item()) == pytest.approx(largest)
 
 
 @given(rate_rps=st.floats(0.0, 1e9))

@@ -7,7 +7,7 @@ import pytest
 
 from autoscaler.domain.demand import Forecast
 from autoscaler.domain.learned import Learned
-from autoscaler.ports import Forecaster
+from autoscaler.ports import Forecaster, MeasuredRate, Question
 from predictors.backtest import Load, Score, compare
 from predictors.mixture import LevelMixture
 from predictors.naive import LastValue
@@ -91,12 +91,14 @@ def _after(
     """``learned``, or a fresh memory, after one rate per 15 s from tick ``ticks`` on."""
     learned = learned or forecaster.start()
     for index, rate_rps in enumerate(rates.tolist(), start=ticks + 1):
-        learned = forecaster.learn(learned, end_s=15.0 * index, span_s=15.0, rate_rps=rate_rps, lead_s=lead_s)
+        rate = MeasuredRate(end_s=15.0 * index, span_s=15.0, rate_rps=rate_rps, lead_s=lead_s)
+        [learned] = forecaster.learn_all([learned], [rate])
     return learned
 
 
 def _ask(forecaster: Forecaster, learned: Learned, ticks: int, quantile: float, lead_s: float) -> Forecast:
-    answer = forecaster.forecast(learned, now_s=15.0 * ticks, lead_s=lead_s, quantile=quantile)
+    question = Question(now_s=15.0 * ticks, lead_s=lead_s, quantile=quantile)
+    [answer] = forecaster.forecast_all([learned], [question])
     assert isinstance(answer, Forecast)
     return answer
 
@@ -153,7 +155,8 @@ def test_what_was_foreseen_before_a_gap_is_not_judged_by_what_came_after_it(fore
     grown = 20 * np.exp(0.002 * np.arange(2005))
     for index, rate_rps in enumerate(grown.tolist()):
         if index % 40 < 28:
-            learned = forecaster.learn(learned, end_s=15.0 * (index + 1), span_s=15.0, rate_rps=rate_rps, lead_s=60.0)
+            rate = MeasuredRate(end_s=15.0 * (index + 1), span_s=15.0, rate_rps=rate_rps, lead_s=60.0)
+            [learned] = forecaster.learn_all([learned], [rate])
     answer = _ask(forecaster, learned, len(grown), 0.9, 60.0)
     assert answer.rps == pytest.approx(grown[-1] * np.exp(0.002 * 5.5), rel=0.006)
 
