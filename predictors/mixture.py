@@ -81,7 +81,7 @@ class LevelMixture:
 
     sharpness: float = 8.0
     loss_half_life_s: float = 21600.0
-    recalibration: float = 0.005
+    recalibration: float = 0.002
     least_judged: int = 40
 
     model = MODEL

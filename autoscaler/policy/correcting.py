@@ -40,8 +40,8 @@ LARGEST = 0.3
 _EMPTY_S, _QUEUED_S = 0.25, 0.5
 # A queue at both ends of a window may have been gone in between: so much less must have been served to tell.
 _LEAST_SHORTFALL = 0.03
-# A window in which this many times the allowed share was missed is bad: chance alone seldom misses so many.
-_MISSED_TIMES = 5.0
+# A window in which this many times the allowed share was missed is bad: with fewer, chance alone would make many so.
+_MISSED_TIMES = 2.0
 # Fewer requests tell little of a rate; a window waits for them, but not for ever.
 _LEAST_ARRIVALS = 20.0
 _LONGEST_S = 300.0
