@@ -24,7 +24,8 @@ from autoscaler.ports import Clock, Journal, MeasuredRate, Models
 
 _log = logging.getLogger(__name__)
 _HISTORY_TIMEOUT_S = 20.0
-# A forecaster takes some 6 ms for five minutes: a week of two services in half a minute, a day of fourteen.
+# Five minutes take forecasters some 6 ms, and half as much again for each service that learns beside the others: a week
+# of two services, or a day and a half of fourteen, in half a minute.
 _MOST_STEPS = 4000
 # Signals that count requests, the nearest to their arrival first; a histogram counts what it observes.
 _COUNTING = ("received", "ttft", "completed")
@@ -87,17 +88,17 @@ class SeededJournal:
             now_s=self._now_s(),
             timeout_s=_HISTORY_TIMEOUT_S,
         )
-        each_steps = max(1, _MOST_STEPS // max(1, len(new)))
+        each_steps = int(_MOST_STEPS / (1 + len(new) / 2))
+        pasts: list[tuple[Service, Sequence[PastRate]]] = []
         for service, _ in new:
             past = rates[service.id]
             if isinstance(past, Unknown):
                 _log.warning("%s: its forecast begins without a past: %s", service.id, past)
                 continue
-            begun = fresh(service, self._models, params)
-            known[service.id] = replace(begun, forecaster=taught(self._models, service, past[-each_steps:]))
-            _log.info(
-                "%s: its forecast begins with the last %d rates of Prometheus", service.id, min(each_steps, len(past))
-            )
+            pasts.append((service, past[-each_steps:]))
+            _log.info("%s: its forecast begins with the last %d rates of Prometheus", service.id, len(pasts[-1][1]))
+        for (service, _), learned in zip(pasts, taught(self._models, pasts), strict=True):
+            known[service.id] = replace(fresh(service, self._models, params), forecaster=learned)
         return ControllerState(services=known) if known else state
 
     def record(self, tick: Tick, plans: Plans, next_state: ControllerState) -> None:
@@ -105,13 +106,21 @@ class SeededJournal:
         self._journal.record(tick, plans, next_state)
 
 
-def taught(models: Models, service: Service, past: Sequence[PastRate]) -> Learned:
-    """A forecaster's memory after these rates."""
-    learned = models.forecaster.start()
-    for each in past:
-        rate = MeasuredRate(end_s=each.end_s, span_s=each.span_s, rate_rps=each.rate_rps, lead_s=service.startup_s)
-        [learned] = models.forecaster.learn_all([learned], [rate])
-    return learned
+def taught(models: Models, pasts: Sequence[tuple[Service, Sequence[PastRate]]]) -> list[Learned]:
+    """The memories of forecasters after these rates, learned abreast."""
+    memories = [models.forecaster.start() for _ in pasts]
+    for step in range(max((len(past) for _, past in pasts), default=0)):
+        going = [index for index, (_, past) in enumerate(pasts) if step < len(past)]
+        told = models.forecaster.learn_all(
+            [memories[index] for index in going], [_measured(pasts[index][0], pasts[index][1][step]) for index in going]
+        )
+        for index, learned in zip(going, told, strict=True):
+            memories[index] = learned
+    return memories
+
+
+def _measured(service: Service, past: PastRate) -> MeasuredRate:
+    return MeasuredRate(end_s=past.end_s, span_s=past.span_s, rate_rps=past.rate_rps, lead_s=service.startup_s)
 
 
 def past_of_models(service: Service, models: Sequence[str]) -> PastReplicas:

@@ -164,7 +164,7 @@ def test_without_a_past_it_begins_as_ever() -> None:
 def test_gaps_are_learned_as_unknown_time() -> None:
     models, chat = build_models(), service()
     steps = [PastRate(300.0 * number, 300.0, 5.0) for number in range(1, 20)]
-    whole, holed = taught(models, chat, steps), taught(models, chat, [*steps[:5], *steps[12:]])
+    whole, holed = taught(models, [(chat, steps), (chat, [*steps[:5], *steps[12:]])])
     question = Question(now_s=300.0 * 19, lead_s=30.0, quantile=0.5)
     for foreseen in models.forecaster.forecast_all([whole, holed], [question] * 2):
         assert not isinstance(foreseen, Unknown)
