@@ -91,7 +91,8 @@ start-up times, limits and seeds. Made by
 
 - **Ours** is the real controller on simulated time, with nothing tuned. A rival is shown at its **default** and at its
   **best** setting: the cheapest that keeps the promise, chosen after the fact on the very same traffic, as nobody can
-  beforehand. "-": no setting tried keeps it.
+  beforehand. It is searched for on the first seed, and judged with its neighbours on all. "-": no setting tried keeps
+  the promise.
 - **Cost** is in parts of the bound **B60**: what a fleet costs that knows all traffic beforehand, has the replicas that
   each minute's mean rate needs, and keeps or restarts each at the least cost. It is no strict bound (a fleet may let
   requests wait for a moment): against the optimum of a fluid fleet it is 0.94 to 1.04.

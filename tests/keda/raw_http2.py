@@ -95,7 +95,7 @@ def converse(
 
     async def talk() -> Wire:
         wire = Wire()
-        connection = Connection(limits, answer, lambda _: None)
+        connection = Connection(limits, answer, lambda _: True, lambda _: None)
         connection.connection_made(wire)
         for piece in pieces:
             connection.data_received(piece)

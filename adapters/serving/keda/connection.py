@@ -44,6 +44,8 @@ _WINDOW_BYTES = 1024 * 1024
 _STREAM_WINDOW_BYTES = 128 * 1024
 # A client that sends but takes nothing in (RFC 9113, section 10.5) is cut off.
 _MAX_UNREAD_BYTES = 1024 * 1024
+# Between two looks at a client: settings, and requests that it takes back (CVE-2023-44487), which cost it least.
+_MOST_ODDITIES = 4096
 _RETIRING = b"retiring"
 _AGES_APART = 0.1
 
@@ -67,11 +69,17 @@ class Limits:
 class Connection(asyncio.Protocol):
     """Reads requests; ``answer`` is called with each that is whole, or too long."""
 
-    def __init__(self, limits: Limits, answer: Callable[[Stream], None], left: Callable[[Connection], None]) -> None:
-        """``left``: called once it is no more."""
+    def __init__(
+        self,
+        limits: Limits,
+        answer: Callable[[Stream], None],
+        came: Callable[[Connection], bool],
+        left: Callable[[Connection], None],
+    ) -> None:
+        """``came``: called once it is open; False turns it away. ``left``: called once it is no more."""
         self._limits = limits
         self._answer = answer
-        self._left = left
+        self._came, self._left = came, left
         self._frames = FrameReader()
         self._headers = HeaderReader()
         self._streams: dict[int, Stream] = {}
@@ -79,7 +87,8 @@ class Connection(asyncio.Protocol):
         self._stream_window = FIRST_WINDOW_BYTES
         self._allowed, self._taken = _WINDOW_BYTES, 0
         self._out: list[bytes] | None = None
-        self._settled = self._heard = self._retired = False
+        self._settled = self._heard = self._retired = self._opened = False
+        self._oddities = 0
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._transport: asyncio.Transport | None = None
         self.window = FIRST_WINDOW_BYTES
@@ -88,6 +97,9 @@ class Connection(asyncio.Protocol):
         """asyncio's; after the TLS handshake."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        if not self._came(self):
+            transport.abort()
+            return
         limits = self._limits
         values = {
             MAX_CONCURRENT_STREAMS: limits.max_streams,
@@ -160,7 +172,10 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def _ask(self) -> None:
-        self._heard = False
+        self._heard, self._oddities = False, 0
+        for stream in [each for each in self._streams.values() if each.overdue()]:
+            self.write(_reset(stream.number, ErrorCode.ENHANCE_YOUR_CALM))
+            self._drop(stream)
         self.write(frame(PING, 0, 0, b"there?  "))
         self._after("silence", self._limits.answer_s, self._expect_answer)
 
@@ -173,6 +188,7 @@ class Connection(asyncio.Protocol):
     def _retire(self) -> None:
         """Two GOAWAYs, so that no request gets lost that is on its way (RFC 9113, section 6.8)."""
         self.write(_goaway(MOST_STREAM, ErrorCode.NO_ERROR, "connect anew") + frame(PING, 0, 0, _RETIRING))
+        self._after("age", self._limits.answer_s, self.shut)
 
     # Frames
 
@@ -231,17 +247,30 @@ class Connection(asyncio.Protocol):
         if stream.received:
             raise BrokenConnectionError(ErrorCode.STREAM_CLOSED, f"stream {stream.number} has ended twice")
         stream.received = True
+        self._credit(stream.unacknowledged)  # calls that stay open must not use up the room of others
+        stream.unacknowledged = 0
         self._answer(stream)
+        stream.body.clear()
 
     def _take_reset(self, each: Frame) -> None:
         _expect(each, len(each.payload) == 4)
         if each.stream == 0 or (each.stream > self._last_stream and not self._retired):
             raise BrokenConnectionError(ErrorCode.PROTOCOL_ERROR, f"reset of no stream: {each.stream}")
-        stream = self._streams.pop(each.stream, None)
+        stream = self._streams.get(each.stream)
         if stream is not None:
-            stream.cancel()
-            self._credit(stream.unacknowledged)
-            self._close_when_done()
+            self._drop(stream)
+            self._odd()
+
+    def _drop(self, stream: Stream) -> None:
+        del self._streams[stream.number]
+        stream.cancel()
+        self._credit(stream.unacknowledged)
+        self._close_when_done()
+
+    def _odd(self) -> None:
+        self._oddities += 1
+        if self._oddities > _MOST_ODDITIES:
+            raise BrokenConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "too much but requests")
 
     def _take_settings(self, each: Frame) -> None:
         _expect(each, each.stream == 0, ErrorCode.PROTOCOL_ERROR)
@@ -249,15 +278,18 @@ class Connection(asyncio.Protocol):
         if each.flags & ACK:
             return
         self._settled = True
+        self._odd()
+        window = self._stream_window
         for at in range(0, len(each.payload), 6):
             value = int.from_bytes(each.payload[at + 2 : at + 6], "big")
             if int.from_bytes(each.payload[at : at + 2], "big") == INITIAL_WINDOW_SIZE:
                 _expect(each, value <= MOST_WINDOW_BYTES, ErrorCode.FLOW_CONTROL_ERROR)
-                for stream in self._streams.values():
-                    stream.window += value - self._stream_window
-                self._stream_window = value
+                window = value
+        if window != self._stream_window:
+            for stream in self._streams.values():
+                stream.window += window - self._stream_window
+            self._stream_window, self._opened = window, True
         self.write(frame(SETTINGS, ACK, 0, b""))
-        self._push()
 
     def _take_ping(self, each: Frame) -> None:
         _expect(each, each.stream == 0, ErrorCode.PROTOCOL_ERROR)
@@ -273,19 +305,15 @@ class Connection(asyncio.Protocol):
         _expect(each, more > 0, ErrorCode.PROTOCOL_ERROR)
         stream = self._streams.get(each.stream)
         if each.stream == 0:
-            self.window += more
+            self.window, self._opened = self.window + more, True
             _expect(each, self.window <= MOST_WINDOW_BYTES, ErrorCode.FLOW_CONTROL_ERROR)
         elif stream is not None:
             stream.window += more
             _expect(each, stream.window <= MOST_WINDOW_BYTES, ErrorCode.FLOW_CONTROL_ERROR)
-        self._push()
+            stream.push()
 
     def _take_push(self, each: Frame) -> None:
         raise BrokenConnectionError(ErrorCode.PROTOCOL_ERROR, "clients promise nothing")
-
-    def _push(self) -> None:
-        for stream in tuple(self._streams.values()):
-            stream.push()
 
     # Sending
 
@@ -298,6 +326,10 @@ class Connection(asyncio.Protocol):
             self._taken = 0
 
     def _flush(self) -> None:
+        if self._opened:  # once for all that has come, as there may be many streams
+            self._opened = False
+            for stream in tuple(self._streams.values()):
+                stream.push()
         data, self._out = b"".join(self._out or ()), None
         if data:
             self.write(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from hpack import Decoder
@@ -18,11 +19,16 @@ from adapters.serving.keda.frames import (
 )
 
 MAX_HEADER_BYTES = 16 * 1024
+# All that answers depend on. A stream that stays open must not keep whatever else its client has put there.
+_READ = frozenset((b":path", b"content-type"))
+_MOST_VALUE_BYTES = 256
+# A block begins with two changes of the table's size at most (RFC 7541, section 4.2).
+_RESIZED_AGAIN = re.compile(rb"(?:[\x20-\x3e]|\x3f[\x80-\xff]*[\x00-\x7f]){3}")
 
 
 @dataclass(slots=True)
 class Head:
-    """Headers of one stream. ``ends``: nothing comes after them."""
+    """Headers of one stream, those that are read here, cut if long. ``ends``: nothing comes after them."""
 
     stream: int
     headers: dict[bytes, bytes]
@@ -52,7 +58,8 @@ class HeaderReader:
                 return self._head(frame, frame.content())
             self._first, self._block = frame, bytearray(frame.content())
             return None
-        first, self._block = self._first, self._block + frame.payload
+        first = self._first
+        self._block += frame.payload
         if first is None or len(self._block) > MAX_HEADER_BYTES or not frame.payload:
             raise BrokenConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "headers without end")
         if not frame.flags & END_HEADERS:
@@ -61,10 +68,13 @@ class HeaderReader:
         return self._head(first, bytes(self._block))
 
     def _head(self, first: Frame, block: bytes) -> Head:
+        if _RESIZED_AGAIN.match(block):
+            raise BrokenConnectionError(ErrorCode.COMPRESSION_ERROR, "the table is resized again and again")
         try:
-            headers = dict(self._decoder.decode(block, raw=True))
+            all_headers = self._decoder.decode(block, raw=True)
         except OversizedHeaderListError as error:
             raise BrokenConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "more headers than are taken") from error
         except HPACKError as error:
-            raise BrokenConnectionError(ErrorCode.COMPRESSION_ERROR, str(error)) from error
+            raise BrokenConnectionError(ErrorCode.COMPRESSION_ERROR, "headers that can't be read") from error
+        headers = {name: value[:_MOST_VALUE_BYTES] for name, value in all_headers if name in _READ}
         return Head(first.stream, headers, bool(first.flags & END_STREAM))

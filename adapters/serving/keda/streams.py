@@ -41,6 +41,7 @@ class Stream:
         "_drained",
         "_task",
         "_trailers",
+        "_waited",
         "_waiting",
         "answered",
         "body",
@@ -63,6 +64,7 @@ class Stream:
         self.window = window
         self._connection = connection
         self._waiting = bytearray()
+        self._waited = False
         self._trailers: bytes | None = None
         self._drained: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
@@ -117,6 +119,12 @@ class Stream:
         if self._trailers is not None and not self.answered:
             self._connection.write(frame(HEADERS, END_HEADERS | END_STREAM, self.number, self._trailers))
             self._end()
+
+    def overdue(self) -> bool:
+        """Whether it waits for its client, and did when this was last asked: for the request's rest, or for room."""
+        waits = not self.received or bool(self._waiting)
+        overdue, self._waited = waits and self._waited, waits
+        return overdue
 
     def run(self, answering: Coroutine[None, None, None]) -> None:
         """Answer by this; it is cancelled where the client leaves."""
