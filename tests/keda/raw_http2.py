@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from adapters.serving.keda.connection import Connection, Limits
+from adapters.serving.keda.connection import Connection
+from adapters.serving.keda.limits import Limits
 from adapters.serving.keda.streams import Stream
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -10,8 +10,8 @@ from typing import TypeAlias
 import pytest
 
 from adapters.serving.keda.calls import Calls
-from adapters.serving.keda.connection import Limits
 from adapters.serving.keda.connections import Connections
+from adapters.serving.keda.limits import Limits
 from tests.keda.raw_http2 import (
     DATA,
     GOAWAY,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from adapters.serving.keda.frames import (
     ACK,
@@ -17,7 +16,6 @@ from adapters.serving.keda.frames import (
     DATA,
     END_STREAM,
     FIRST_WINDOW_BYTES,
-    GOAWAY,
     HEADERS,
     INITIAL_WINDOW_SIZE,
     MAX_CONCURRENT_STREAMS,
@@ -34,9 +32,12 @@ from adapters.serving.keda.frames import (
     Frame,
     FrameReader,
     frame,
+    goaway,
+    reset,
     settings,
 )
 from adapters.serving.keda.headers import MAX_HEADER_BYTES, HeaderReader
+from adapters.serving.keda.limits import Limits
 from adapters.serving.keda.streams import Stream
 
 # So much of all requests together may be under way; a request's own limit is far below that of its stream.
@@ -48,22 +49,6 @@ _MAX_UNREAD_BYTES = 1024 * 1024
 _MOST_ODDITIES = 4096
 _RETIRING = b"retiring"
 _AGES_APART = 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Of each connection.
-
-    ``age_s``: from then on the client is asked to connect anew, a tenth sooner or later so that not all do at once.
-    ``silent_s``: so often it is asked whether it is still there. ``answer_s``: within this it has to say so, and to
-    greet at first.
-    """
-
-    max_message_bytes: int
-    max_streams: int
-    age_s: float
-    silent_s: float = 30.0
-    answer_s: float = 10.0
 
 
 class Connection(asyncio.Protocol):
@@ -131,7 +116,7 @@ class Connection(asyncio.Protocol):
             for each in self._frames.feed(data):
                 self._take(each)
         except BrokenConnectionError as error:
-            self._out.append(_goaway(self._last_stream, error.code, str(error)))
+            self._out.append(goaway(self._last_stream, error.code, str(error)))
             self._flush()
             self._close()
         else:
@@ -154,7 +139,7 @@ class Connection(asyncio.Protocol):
         """Take no more requests, and close once those are answered that are under way."""
         if not self._retired:
             self._retired = True
-            self.write(_goaway(self._last_stream, ErrorCode.NO_ERROR, "stopping"))
+            self.write(goaway(self._last_stream, ErrorCode.NO_ERROR, "stopping"))
         self._close_when_done()
 
     def abort(self) -> None:
@@ -174,7 +159,7 @@ class Connection(asyncio.Protocol):
     def _ask(self) -> None:
         self._heard, self._oddities = False, 0
         for stream in [each for each in self._streams.values() if each.overdue()]:
-            self.write(_reset(stream.number, ErrorCode.ENHANCE_YOUR_CALM))
+            self.write(reset(stream.number, ErrorCode.ENHANCE_YOUR_CALM))
             self._drop(stream)
         self.write(frame(PING, 0, 0, b"there?  "))
         self._after("silence", self._limits.answer_s, self._expect_answer)
@@ -187,7 +172,7 @@ class Connection(asyncio.Protocol):
 
     def _retire(self) -> None:
         """Two GOAWAYs, so that no request gets lost that is on its way (RFC 9113, section 6.8)."""
-        self.write(_goaway(MOST_STREAM, ErrorCode.NO_ERROR, "connect anew") + frame(PING, 0, 0, _RETIRING))
+        self.write(goaway(MOST_STREAM, ErrorCode.NO_ERROR, "connect anew") + frame(PING, 0, 0, _RETIRING))
         self._after("age", self._limits.answer_s, self.shut)
 
     # Frames
@@ -213,7 +198,7 @@ class Connection(asyncio.Protocol):
         elif not self._retired:
             self._last_stream = head.stream
             if len(self._streams) >= self._limits.max_streams:
-                self.write(_reset(head.stream, ErrorCode.REFUSED_STREAM))
+                self.write(reset(head.stream, ErrorCode.REFUSED_STREAM))
                 return
             stream = self._streams[head.stream] = Stream(self, head.stream, head.headers, window=self._stream_window)
             if head.ends:
@@ -361,11 +346,3 @@ _TAKING: dict[int, Callable[[Connection, Frame], None]] = {
 def _expect(each: Frame, held: bool, code: ErrorCode = ErrorCode.FRAME_SIZE_ERROR) -> None:  # noqa: FBT001
     if not held:
         raise BrokenConnectionError(code, f"a frame of kind {each.kind} that makes no sense")
-
-
-def _goaway(last_stream: int, code: ErrorCode, why: str) -> bytes:
-    return frame(GOAWAY, 0, 0, last_stream.to_bytes(4, "big") + int(code).to_bytes(4, "big") + why.encode())
-
-
-def _reset(stream: int, code: ErrorCode) -> bytes:
-    return frame(RST_STREAM, 0, stream, int(code).to_bytes(4, "big"))

@@ -6,12 +6,16 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from adapters.serving.keda.connection import Connection, Limits
+from adapters.serving.keda.connection import Connection
+from adapters.serving.keda.limits import Limits
 from adapters.serving.keda.streams import Stream
 
 
 class Connections:
-    """Makes connections and closes them. ``most``: more at once are turned away, so that files are left to the process."""
+    """Makes connections and closes them.
+
+    ``most``: more at once are turned away, so that the process keeps files to open for what else it does.
+    """
 
     def __init__(self, limits: Limits, answer: Callable[[Stream], None], *, most: int = 512) -> None:
         """``answer``: as a Connection takes it."""

@@ -120,6 +120,16 @@ def settings(values: dict[int, int]) -> bytes:
     return b"".join(key.to_bytes(2, "big") + value.to_bytes(4, "big") for key, value in values.items())
 
 
+def goaway(last_stream: int, code: ErrorCode, why: str) -> bytes:
+    """Requests after ``last_stream`` are not answered."""
+    return frame(GOAWAY, 0, 0, last_stream.to_bytes(4, "big") + int(code).to_bytes(4, "big") + why.encode())
+
+
+def reset(stream: int, code: ErrorCode) -> bytes:
+    """Nothing more comes on the stream."""
+    return frame(RST_STREAM, 0, stream, int(code).to_bytes(4, "big"))
+
+
 def header_block(*headers: tuple[str, str]) -> bytes:
     """Headers as literals that no table remembers (RFC 7541, section 6.2.2), so that each block stands for itself."""
     return b"".join(b"\x00" + _string(name) + _string(value) for name, value in headers)

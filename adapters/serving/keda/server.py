@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapters.serving.keda.changes import Changes
-from adapters.serving.keda.connection import Limits
 from adapters.serving.keda.connections import Connections
 from adapters.serving.keda.credentials import RotatingContext, TlsFiles
+from adapters.serving.keda.limits import Limits
 from adapters.serving.keda.scaler import ExternalScaler, calls_of
 from autoscaler.ports import Publications, RefusedError
 
