@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +16,7 @@ from adapters.serving.keda.calls import Calls
 from adapters.serving.keda.connection import Connection
 from adapters.serving.keda.connections import Connections
 from adapters.serving.keda.streams import Stream
+from tests.cluster.certificates import Authority
 from tests.keda.raw_http2 import (
     CONTINUATION,
     DATA,
@@ -210,5 +214,43 @@ def test_clients_that_never_get_through_their_handshake_are_not_kept() -> None:
         connections.new()  # as asyncio makes them before the handshake, and then tells them nothing
         async with asyncio.timeout(_WITHIN_S):
             await connections.close(10 * _WITHIN_S)
+
+    asyncio.run(run())
+
+
+class Counting(ssl.SSLContext):
+    """How many handshakes were begun."""
+
+    begun = 0
+
+    def wrap_bio(self, *args: object, **more: object) -> ssl.SSLObject:
+        self.begun += 1
+        return super().wrap_bio(*args, **more)  # type: ignore[arg-type]
+
+
+def test_handshakes_that_hang_are_few_at_a_time_and_end_with_the_server(tmp_path: Path) -> None:
+    pair = Authority(tmp_path, "ours").issue("server", hosts=("localhost",))
+    context = Counting(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+
+    async def run() -> None:
+        connections = Connections(LIMITS, CALLS.answer, most_handshakes=2)
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.setblocking(False)
+            accepting = asyncio.create_task(connections.accept(listening, context))
+            clients = [await asyncio.open_connection(*listening.getsockname()) for _each in range(5)]
+            for _turn in range(100):
+                await asyncio.sleep(0)
+            assert context.begun == 2
+            async with asyncio.timeout(_WITHIN_S):
+                clients[0][1].close()
+                while context.begun < 3:
+                    await asyncio.sleep(0)
+                accepting.cancel()
+                await asyncio.wait([accepting])
+                assert await clients[1][0].read() == b""
+        for _, writer in clients:
+            writer.close()
+        await connections.close(1.0)
 
     asyncio.run(run())

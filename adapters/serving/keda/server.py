@@ -18,10 +18,7 @@ from adapters.serving.keda.scaler import ExternalScaler, calls_of
 from autoscaler.ports import Publications, RefusedError
 
 _STOP_WITHIN_S = 2.0
-_HANDSHAKE_WITHIN_S = 10.0
 _BACKLOG = 1024
-# asyncio makes a connection of a client that it has accepted within so many turns of its loop.
-_TURNS_TO_TURN_UP = 4
 _MAX_MESSAGE_BYTES = 64 * 1024
 _MAX_CALLS = 256
 
@@ -108,23 +105,14 @@ class ScalerServer:
         connections = Connections(limits, calls_of(scaler).answer)
         tls = None if settings.tls is None else RotatingContext.of(settings.tls)
         with _listening(settings) as listening:
-            server = await loop.create_server(
-                connections.new,
-                sock=listening,
-                ssl=tls,
-                ssl_handshake_timeout=None if tls is None else _HANDSHAKE_WITHIN_S,
-                ssl_shutdown_timeout=None if tls is None else _STOP_WITHIN_S,
-            )
+            accepting = loop.create_task(connections.accept(listening, tls))
             end = self._publications.subscribe(changes.wake)
             self._stop = partial(loop.call_soon_threadsafe, stopping.set)
             self._listening.set_result(listening.getsockname()[1])
             await stopping.wait()
             end()
-            # A client that was accepted as the server closed would stay open: asyncio asserts that the server is not.
-            loop.remove_reader(listening)
-            for _ in range(_TURNS_TO_TURN_UP):
-                await asyncio.sleep(0)
-            server.close()
+            accepting.cancel()
+            await asyncio.wait([accepting])
             changes.close()
             await connections.close(_STOP_WITHIN_S)
 
@@ -139,9 +127,13 @@ def _listening(settings: ScalerSettings) -> socket.socket:
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-        return socket.create_server(address[:2], family=family, backlog=_BACKLOG, reuse_port=False, dualstack_ipv6=both)
+        listening = socket.create_server(
+            address[:2], family=family, backlog=_BACKLOG, reuse_port=False, dualstack_ipv6=both
+        )
     except OSError as error:
         raise RefusedError(
             f"external scaler: can't listen on {settings.host}:{settings.port}: is the port taken, or the host "
             f"another machine's? Port 0 takes a free one ({error.strerror})"
         ) from error
+    listening.setblocking(False)
+    return listening
