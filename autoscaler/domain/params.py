@@ -35,7 +35,7 @@ class Params:
     max_quantile: float = 0.998
     tuning_gain: float = 0.7
     debt_gain: float = 0.1
-    tuning_reserve: float = 0.07
+    tuning_reserve: float = 0.08
     soft_cap_margin: float = 1.5
     coverage_grace_s: float = 300.0
     stuck_after_s: float = 60.0
