@@ -118,7 +118,7 @@ def test_what_somebody_else_writes_over_it_is_set_right_at_the_next_decision(ben
     )
     until(lambda: (told := bench.resources.of("llm", "chat")) is not None and told.desired_replicas == 77)
     bench.store.publish(decided(5))
-    until(lambda: bench.desired() == 5)
+    until(lambda: (told := bench.resources.of("llm", "chat")) is not None and told.desired_replicas == 5)
     bench.store.publish(decided(5))
     bench.store.close()
     assert len(bench.cluster.written) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -106,7 +107,9 @@ def test_streams_outlive_the_age_at_which_clients_connect_anew(notes: Notes, clo
     try:
         with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
             seen: list[grpc.ChannelConnectivity] = []
-            channel.subscribe(seen.append)
+            before = set(threading.enumerate())
+            channel.subscribe(told := seen.append)
+            watching = set(threading.enumerate()) - before
             stream = Caller(channel).activity()
             while grpc.ChannelConnectivity.IDLE not in seen[1:]:
                 assert stream.next() is True
@@ -115,6 +118,10 @@ def test_streams_outlive_the_age_at_which_clients_connect_anew(notes: Notes, clo
                 pass
             assert Caller(channel).metrics()[0].whole == 0
             stream.cancel()
+            # What still watches a channel that is closed raises in its thread, in the middle of another test.
+            channel.unsubscribe(told)
+            for thread in watching:
+                thread.join()
     finally:
         server.stop()
 
