@@ -238,7 +238,7 @@ class Connection(asyncio.Protocol):
         stream.body.clear()
 
     def _take_reset(self, each: Frame) -> None:
-        _expect(each, len(each.payload) == 4)
+        _expect(each, held=len(each.payload) == 4)
         if each.stream == 0 or (each.stream > self._last_stream and not self._retired):
             raise BrokenConnectionError(ErrorCode.PROTOCOL_ERROR, f"reset of no stream: {each.stream}")
         stream = self._streams.get(each.stream)
@@ -258,8 +258,8 @@ class Connection(asyncio.Protocol):
             raise BrokenConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "too much but requests")
 
     def _take_settings(self, each: Frame) -> None:
-        _expect(each, each.stream == 0, ErrorCode.PROTOCOL_ERROR)
-        _expect(each, len(each.payload) % 6 == 0 and not (each.flags & ACK and each.payload))
+        _expect(each, held=each.stream == 0, code=ErrorCode.PROTOCOL_ERROR)
+        _expect(each, held=len(each.payload) % 6 == 0 and not (each.flags & ACK and each.payload))
         if each.flags & ACK:
             return
         self._settled = True
@@ -268,7 +268,7 @@ class Connection(asyncio.Protocol):
         for at in range(0, len(each.payload), 6):
             value = int.from_bytes(each.payload[at + 2 : at + 6], "big")
             if int.from_bytes(each.payload[at : at + 2], "big") == INITIAL_WINDOW_SIZE:
-                _expect(each, value <= MOST_WINDOW_BYTES, ErrorCode.FLOW_CONTROL_ERROR)
+                _expect(each, held=value <= MOST_WINDOW_BYTES, code=ErrorCode.FLOW_CONTROL_ERROR)
                 window = value
         if window != self._stream_window:
             for stream in self._streams.values():
@@ -277,24 +277,24 @@ class Connection(asyncio.Protocol):
         self.write(frame(SETTINGS, ACK, 0, b""))
 
     def _take_ping(self, each: Frame) -> None:
-        _expect(each, each.stream == 0, ErrorCode.PROTOCOL_ERROR)
-        _expect(each, len(each.payload) == 8)
+        _expect(each, held=each.stream == 0, code=ErrorCode.PROTOCOL_ERROR)
+        _expect(each, held=len(each.payload) == 8)
         if not each.flags & ACK:
             self.write(frame(PING, ACK, 0, each.payload))
         elif each.payload == _RETIRING:
             self.shut()
 
     def _take_window(self, each: Frame) -> None:
-        _expect(each, len(each.payload) == 4)
+        _expect(each, held=len(each.payload) == 4)
         more = int.from_bytes(each.payload, "big") & MOST_WINDOW_BYTES
-        _expect(each, more > 0, ErrorCode.PROTOCOL_ERROR)
+        _expect(each, held=more > 0, code=ErrorCode.PROTOCOL_ERROR)
         stream = self._streams.get(each.stream)
         if each.stream == 0:
             self.window, self._opened = self.window + more, True
-            _expect(each, self.window <= MOST_WINDOW_BYTES, ErrorCode.FLOW_CONTROL_ERROR)
+            _expect(each, held=self.window <= MOST_WINDOW_BYTES, code=ErrorCode.FLOW_CONTROL_ERROR)
         elif stream is not None:
             stream.window += more
-            _expect(each, stream.window <= MOST_WINDOW_BYTES, ErrorCode.FLOW_CONTROL_ERROR)
+            _expect(each, held=stream.window <= MOST_WINDOW_BYTES, code=ErrorCode.FLOW_CONTROL_ERROR)
             stream.push()
 
     def _take_push(self, each: Frame) -> None:
@@ -343,6 +343,6 @@ _TAKING: dict[int, Callable[[Connection, Frame], None]] = {
 }
 
 
-def _expect(each: Frame, held: bool, code: ErrorCode = ErrorCode.FRAME_SIZE_ERROR) -> None:  # noqa: FBT001
+def _expect(each: Frame, *, held: bool, code: ErrorCode = ErrorCode.FRAME_SIZE_ERROR) -> None:
     if not held:
         raise BrokenConnectionError(code, f"a frame of kind {each.kind} that makes no sense")
