@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from adapters.engines.gateway_joining import JoinedGateways
 from adapters.engines.gateway_onlooking import Onlooker
 from adapters.engines.gateway_pages import GatewayPageReader
 from adapters.engines.patience import PatientFetcher
+from adapters.loop_thread import LoopThread
 from autoscaler.domain.cluster import ClusterSnapshot
 from autoscaler.domain.gateway import GatewayKind, GatewayPage, GatewayPages
 from autoscaler.domain.reading import AnyGatewayReading, GatewayReading, Observations, Unknown, UnknownReason
@@ -25,7 +25,6 @@ from autoscaler.ports import Clock
 _log = logging.getLogger(__name__)
 
 _MAX_CONNECTIONS = 64
-_CLOSING_TIMEOUT_S = 5.0
 # How often gateways are asked whether somebody waits for a service at zero: a request is noticed within this time.
 LOOK_S = 0.5
 
@@ -73,10 +72,8 @@ class GatewayScraper:
         self._fetcher = PatientFetcher(
             timeout_s=timeout_s, max_bytes=2 * DEFAULT_MAX_BYTES, max_connections=_MAX_CONNECTIONS
         )
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="scrape-gateways", daemon=True)
-        self._thread.start()
-        self._looking = asyncio.run_coroutine_threadsafe(self._look_for_waiting(), self._loop)
+        self._loop = LoopThread("scrape-gateways")
+        self._looking = self._loop.begin(self._look_for_waiting())
 
     def __enter__(self) -> GatewayScraper:
         return self
@@ -92,7 +89,7 @@ class GatewayScraper:
             _log.error(
                 "looking for requests at zero replicas ended, and begins anew", exc_info=self._looking.exception()
             )
-            self._looking = asyncio.run_coroutine_threadsafe(self._look_for_waiting(), self._loop)
+            self._looking = self._loop.begin(self._look_for_waiting())
         services = {target.service for target in snapshot.targets}
         found = {service: pages for service, pages in self._gateways().items() if service in services}
         self._at_zero = _at_zero(snapshot, found)
@@ -105,13 +102,7 @@ class GatewayScraper:
 
     def close(self) -> None:
         """Drop the connections and stop the thread. Idempotent; no read may follow."""
-        if self._loop.is_closed():
-            return
-        stopping = asyncio.run_coroutine_threadsafe(self._stop(), self._loop)
-        stopping.result(timeout=_CLOSING_TIMEOUT_S)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=_CLOSING_TIMEOUT_S)
-        self._loop.close()
+        self._loop.close(self._fetcher.close)
 
     def _service(
         self, service: ServiceId, pages: tuple[GatewayPage, ...] | Unknown, fetched: Mapping[_Key, _Page]
@@ -142,7 +133,7 @@ class GatewayScraper:
         late = Unknown(UnknownReason.TIMEOUT, f"no answer within {2 * self._timeout_s:g} s")
         fetched = {key: _Page(late, self._clock.now_s()) for key in pages}
         bodies: dict[str, tuple[FetchedPage | Unknown, float]] = {}
-        fetching = asyncio.run_coroutine_threadsafe(self._round({url for url, _ in pages}, bodies), self._loop)
+        fetching = self._loop.begin(self._round({url for url, _ in pages}, bodies))
         try:
             fetching.result(timeout=2 * self._timeout_s)
         except (TimeoutError, CancelledError):
@@ -188,13 +179,6 @@ class GatewayScraper:
         if isinstance(fetched, Unknown):  # the next tick says so
             return []
         return [(url, service) for service in self._onlooker.waiting(page, fetched.body, services)]
-
-    async def _stop(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await self._fetcher.close()
 
 
 def _told(page: _Page, asked: GatewayPage, service: ServiceId) -> GatewayReading | Told | Unknown:

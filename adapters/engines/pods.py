@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -12,13 +11,14 @@ from types import TracebackType
 from adapters.engines.fetched import DEFAULT_MAX_BYTES, DEFAULT_TIMEOUT_S, FetchedPage
 from adapters.engines.page_reader import PageReader
 from adapters.engines.patience import PatientFetcher
+from adapters.loop_thread import LoopThread
 from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica
 from autoscaler.domain.reading import EngineReading, Observations, Unknown, UnknownReason
 from autoscaler.domain.service import Engine, ServiceId
 from autoscaler.ports import Clock
 
 _SCRAPED = (Phase.READY, Phase.DRAINING)
-_CLOSING_TIMEOUT_S = 5.0
+_CLOSED_S = 5.0  # how long after a round's end its last answer is waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,7 @@ class PodScraper:
         self._max_connections = max_connections
         self._reader = PageReader()
         self._fetcher = PatientFetcher(timeout_s=timeout_s, max_bytes=max_page_bytes, max_connections=max_connections)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="scrape", daemon=True)
-        self._thread.start()
+        self._loop = LoopThread("scrape")
 
     def __enter__(self) -> PodScraper:
         return self
@@ -77,12 +75,12 @@ class PodScraper:
         """
         replicas = [one for one in snapshot.replicas if one.phase in _SCRAPED and one.metrics_url is not None]
         answers: SimpleQueue[_Answer | None] = SimpleQueue()
-        scraping = asyncio.run_coroutine_threadsafe(self._round(replicas, answers), self._loop)
+        scraping = self._loop.begin(self._round(replicas, answers))
         scraping.add_done_callback(lambda _: answers.put(None))
         lost = Unknown(UnknownReason.UNREACHABLE, "the scrape ended without an answer")
         engines: dict[str, EngineReading | Unknown] = {one.name: lost for one in replicas}
         try:
-            while (answer := answers.get(timeout=self._round_timeout_s + _CLOSING_TIMEOUT_S)) is not None:
+            while (answer := answers.get(timeout=self._round_timeout_s + _CLOSED_S)) is not None:
                 engines[answer.replica.name] = self._reading(answer)
         except Empty:  # closed meanwhile by another thread
             scraping.cancel()
@@ -91,13 +89,7 @@ class PodScraper:
 
     def close(self) -> None:
         """End a round in progress, drop the connections and stop the thread. Idempotent; no read may follow."""
-        if self._loop.is_closed():
-            return
-        stopping = asyncio.run_coroutine_threadsafe(self._stop(), self._loop)
-        stopping.result(timeout=_CLOSING_TIMEOUT_S)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=_CLOSING_TIMEOUT_S)
-        self._loop.close()
+        self._loop.close(self._fetcher.close)
 
     def _reading(self, answer: _Answer) -> EngineReading | Unknown:
         if isinstance(answer.page, Unknown):
@@ -137,10 +129,3 @@ class PodScraper:
 
     def _answer(self, replica: Replica, page: FetchedPage | Unknown) -> _Answer:
         return _Answer(replica, page, self._clock.now_s())
-
-    async def _stop(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await self._fetcher.close()

@@ -12,19 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from adapters.loop_thread import LoopThread
 from autoscaler.domain.cluster import ClusterSnapshot, Replica
 from autoscaler.domain.reading import EngineReading, Observations, Unknown, UnknownReason
 from autoscaler.domain.service import ServiceId, StatisticsApi, StatisticsProtocol
 from autoscaler.ports import MetricsSource
 
 _TIMEOUT_S = 1.0
-_CLOSING_TIMEOUT_S = 5.0
 _NANOSECONDS = 1e9
 _MOST = 2**64 - 1  # what protobuf's counters hold
 _PARTS = ("compute_input", "compute_infer", "compute_output")
@@ -92,8 +91,7 @@ class WithStatistics:
         self._apis = apis
         self._timeout_s = timeout_s
         self._open: dict[str, _Asking] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._loop: LoopThread | None = None
 
     def read(self, snapshot: ClusterSnapshot) -> Observations:
         """One round."""
@@ -106,8 +104,8 @@ class WithStatistics:
         }
         if not wanted and not self._open:
             return observations
-        asking = asyncio.run_coroutine_threadsafe(self._round(wanted), self._running_loop())
-        answers = asking.result()
+        self._loop = self._loop or LoopThread("statistics")
+        answers = self._loop.begin(self._round(wanted)).result()
         engines = dict(observations.engines)
         for name, answer in answers.items():
             page = engines[name]
@@ -117,19 +115,8 @@ class WithStatistics:
 
     def close(self) -> None:
         """Drop the connections and stop the thread. Idempotent; no read may follow."""
-        if self._loop is None or self._thread is None or self._loop.is_closed():
-            return
-        asyncio.run_coroutine_threadsafe(self._keep_only({}), self._loop).result(timeout=_CLOSING_TIMEOUT_S)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=_CLOSING_TIMEOUT_S)
-        self._loop.close()
-
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._loop.run_forever, name="statistics", daemon=True)
-            self._thread.start()
-        return self._loop
+        if self._loop is not None:
+            self._loop.close(lambda: self._keep_only({}))
 
     def _address(self, replica: Replica) -> tuple[StatisticsProtocol, str] | None:
         """Where this replica's statistics are: on the ports that it was given, or on the configured one of its host."""

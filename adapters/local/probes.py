@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import threading
 from collections.abc import Mapping
@@ -11,6 +10,8 @@ from enum import StrEnum
 from typing import Protocol
 
 import aiohttp
+
+from adapters.loop_thread import LoopThread
 
 
 class Answer(StrEnum):
@@ -54,9 +55,7 @@ class HttpProbes:
         self._open: set[str] = set()
         self._answers: dict[str, Probed] = {}
         self._session: aiohttp.ClientSession | None = None
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="readiness", daemon=True)
-        self._thread.start()
+        self._loop = LoopThread("readiness")
 
     def ask(self, url: str, *, patience_s: float) -> None:
         """200 is ready; any other status is not yet, redirects included."""
@@ -64,7 +63,7 @@ class HttpProbes:
             if url in self._open:
                 return
             self._open.add(url)
-        asyncio.run_coroutine_threadsafe(self._probe(url, patience_s), self._loop)
+        self._loop.begin(self._probe(url, patience_s))
 
     def take(self) -> Mapping[str, Probed]:
         """Answers since the last call."""
@@ -74,10 +73,7 @@ class HttpProbes:
 
     def close(self) -> None:
         """End the thread; open questions stay without answer."""
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._loop.close(self._end)
 
     async def _probe(self, url: str, patience_s: float) -> None:
         probed = await self._answer(url, patience_s)
@@ -104,10 +100,5 @@ class HttpProbes:
             return Probed(answer=Answer.SILENT, detail=f"no sensible answer: {type(error).__name__}")
 
     async def _end(self) -> None:
-        mine = asyncio.current_task()
-        others = [task for task in asyncio.all_tasks() if task is not mine]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
         if self._session is not None:
             await self._session.close()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol
 
+from adapters.loop_thread import LoopThread
 from adapters.prometheus.answers import RangedSeries
 from adapters.prometheus.client import QueryClient
 from adapters.prometheus.finding import Way, address_of, names_another
@@ -22,7 +22,6 @@ from autoscaler.domain.service import Engine, ServiceId
 from autoscaler.ports import Clock
 
 _READ = (Phase.READY, Phase.DRAINING)
-_CLOSING_TIMEOUT_S = 5.0
 _LOOKBACK_S = 300.0
 _AHEAD_S = 5.0
 _SPACINGS = 2.5  # scrapes within the time that is asked for, so that one may be late
@@ -88,10 +87,8 @@ class PrometheusSource:
         self._interval_s = interval_s
         self._ways = list(Way)
         self._spacing_s: float | None = None
-        self._loop = asyncio.new_event_loop()
         self._client = QueryClient(settings)
-        self._thread = threading.Thread(target=self._loop.run_forever, name="prometheus", daemon=True)
-        self._thread.start()
+        self._loop = LoopThread("prometheus")
 
     def __enter__(self) -> PrometheusSource:
         return self
@@ -105,7 +102,7 @@ class PrometheusSource:
         """One reading, or the reason for none, for each ready or draining replica with a metrics address."""
         replicas = [one for one in snapshot.replicas if one.phase in _READ and one.metrics_url is not None]
         known = _Round(replicas, {}, replicas, [])
-        asking = asyncio.run_coroutine_threadsafe(self._look(known), self._loop)
+        asking = self._loop.begin(self._look(known))
         bound_s = 2 * self._settings.timeout_s
         late = Unknown(UnknownReason.TIMEOUT, f"Prometheus did not tell within {bound_s:g} s")
         try:
@@ -119,13 +116,7 @@ class PrometheusSource:
 
     def close(self) -> None:
         """Drop the connections and stop the thread. Idempotent; no read may follow."""
-        if self._loop.is_closed():
-            return
-        stopping = asyncio.run_coroutine_threadsafe(self._stop(), self._loop)
-        stopping.result(timeout=_CLOSING_TIMEOUT_S)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=_CLOSING_TIMEOUT_S)
-        self._loop.close()
+        self._loop.close(self._client.close)
 
     def _reading(self, replica: Replica, scrape: Scrape | Unknown) -> EngineReading | Unknown:
         if isinstance(scrape, Unknown):
@@ -227,13 +218,6 @@ class PrometheusSource:
             ]
 
         return [each for part in await asyncio.gather(*(ask(batch) for batch in batches)) for each in part]
-
-    async def _stop(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await self._client.close()
 
 
 def _by_replica(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from aiohttp import web
+
+from adapters.loop_thread import LoopThread
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Serve = Callable[[Handler], str]
@@ -37,9 +37,7 @@ def triton_page() -> bytes:
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Starts a server whose every path is answered by the handler; returns "http://127.0.0.1:PORT"."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
+    loop = LoopThread("served")
     runners: list[web.AppRunner] = []
 
     async def start(handler: Handler) -> str:
@@ -57,8 +55,5 @@ def serve() -> Iterator[Serve]:
         for runner in runners:
             await runner.cleanup()
 
-    yield lambda handler: asyncio.run_coroutine_threadsafe(start(handler), loop).result()
-    asyncio.run_coroutine_threadsafe(stop(), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    yield lambda handler: loop.begin(start(handler)).result()
+    loop.close(stop)

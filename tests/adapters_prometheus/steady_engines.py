@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from adapters.loop_thread import LoopThread
 from autoscaler.domain.service import Engine
 
 Render = Callable[[int, int], str]
@@ -99,17 +98,12 @@ class SteadyEngines:
 
     def __enter__(self) -> SteadyEngines:
         self._begun_s = time.time()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._open(), self._loop).result()
+        self._loop = LoopThread("served")
+        self._loop.begin(self._open()).result()
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._loop.close(self._runner.cleanup)
 
     async def _open(self) -> None:
         app = web.Application()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 import threading
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from adapters.loop_thread import LoopThread
 from adapters.prometheus.settings import PrometheusSettings, Secret, TlsSettings
 from autoscaler.domain.reading import EngineReading, Unknown, UnknownReason
 from tests.adapters_engines.conftest import Serve
@@ -84,9 +84,7 @@ def test_a_secret_goes_to_nobody_else(serve: Serve, clock: HandClock) -> None:
 @contextmanager
 def tls_server(stored: ScrapedPages, context: ssl.SSLContext) -> Iterator[str]:
     """https://localhost:PORT."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
+    loop = LoopThread("served")
     app = web.Application()
     app.router.add_post("/{path:.*}", stored.answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None)
@@ -96,11 +94,8 @@ def tls_server(stored: ScrapedPages, context: ssl.SSLContext) -> Iterator[str]:
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
         return int(runner.addresses[0][1])
 
-    yield f"https://127.0.0.1:{asyncio.run_coroutine_threadsafe(start(), loop).result()}"
-    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    yield f"https://127.0.0.1:{loop.begin(start()).result()}"
+    loop.close(runner.cleanup)
 
 
 def test_tls(clock: HandClock, stored: ScrapedPages, tmp_path: Path) -> None:
