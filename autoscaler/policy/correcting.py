@@ -9,9 +9,9 @@ rate over the model's,
     c -= step  where a fleet without a queue was offered less than c says, and served it late:
 
 stochastic approximation of the load that divides the good windows from the bad (Robbins & Monro, A stochastic
-approximation method, 1951). A queue that only came up within a window tells nothing: a burst makes one as well. Far
-from c a window tells nothing either: what is lightly loaded misses for other reasons. c is bounded, and unknown figures
-leave it as it is.
+approximation method, 1951). A queue that only came up within a window tells nothing: a burst makes one as well. Short
+queues at both its ends tell nothing either: those of two bursts, with idle replicas in between. Far from c a window
+tells nothing: what is lightly loaded misses for other reasons. c is bounded, and unknown figures leave it as it is.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ LARGEST = 0.3
 # Work in the queue, in seconds of what the fleet serves: up to the first it counts as empty, from the second on a
 # window is bad.
 _EMPTY_S, _QUEUED_S = 0.25, 0.5
-# A queue at both ends of a window may have been gone in between: so much less must have been served to tell.
-_LEAST_SHORTFALL = 0.03
+# A queue of so much at both ends of a window was there all the time. It may be gone for a moment all the same, so that
+# much less must have been served to tell.
+_LASTING_S, _LEAST_SHORTFALL = 2.0, 0.03
 # A window in which this many times the allowed share was missed is bad: with fewer, chance alone would make many so.
 _MISSED_TIMES = 2.0
 # Fewer requests tell little of a rate; a window waits for them, but not for ever.
@@ -118,9 +119,10 @@ def _told(correction: float, trial: CapacityTrial, *, backlog: float, queued_s: 
     """The step that a finished window asks for."""
     queued = queued_s > _QUEUED_S
     if trial.queued:
+        lasting = queued and queued_s * min(1.0, trial.backlog / backlog) >= _LASTING_S
         served = trial.arrivals + trial.backlog - backlog
         short = math.log(trial.offered / served) + correction if served > 0 else math.inf
-        return -_STEP if queued and _LEAST_SHORTFALL < short <= LARGEST else 0.0
+        return -_STEP if lasting and _LEAST_SHORTFALL < short <= LARGEST else 0.0
     beyond = math.log(trial.arrivals / trial.offered) - correction
     missed = trial.missed > _MISSED_TIMES * (1 - share) * trial.judged
     if beyond < 0:
