@@ -58,12 +58,18 @@ class PatientFetcher:
         return Unknown(UnknownReason.TIMEOUT, f"no full answer within {self._timeout_s:g} s; it is asked again")
 
     def keep_only(self, urls: Collection[str]) -> None:
-        """Forget which of the others hung."""
+        """Forget which of the others hung, and ask them no more."""
         for url in self._hung.keys() - set(urls):
-            del self._hung[url]
+            asking = self._hung.pop(url).asking
+            if asking is not None:
+                asking.cancel()
 
     async def close(self) -> None:
-        """Drop the connections."""
+        """End the questions that are open, and drop the connections."""
+        asking = [hung.asking for hung in self._hung.values() if hung.asking is not None]
+        for each in asking:
+            each.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
         if self._session is not None:
             await self._session.close()
 

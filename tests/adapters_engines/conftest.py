@@ -56,4 +56,5 @@ def serve() -> Iterator[Serve]:
             await runner.cleanup()
 
     yield lambda handler: loop.begin(start(handler)).result()
-    loop.close(stop)
+    loop.begin(stop()).result()
+    loop.close()

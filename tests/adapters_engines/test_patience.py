@@ -85,6 +85,9 @@ def test_while_it_hangs_it_is_not_waited_for_and_asked_one_request_at_a_time(ser
         fetcher = PatientFetcher(timeout_s=SHORT_S, max_bytes=1000, max_connections=4)
         await fetcher.fetch(url)
         pages = await asyncio.gather(*(fetcher.fetch(url) for _each in range(5)))
+        async with asyncio.timeout(WITHIN_S):
+            while hanging.asked < 2:
+                await asyncio.sleep(0.01)
         await fetcher.close()
         return pages
 

@@ -103,7 +103,8 @@ class SteadyEngines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.close(self._runner.cleanup)
+        self._loop.begin(self._runner.cleanup()).result()
+        self._loop.close()
 
     async def _open(self) -> None:
         app = web.Application()

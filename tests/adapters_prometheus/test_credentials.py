@@ -95,7 +95,8 @@ def tls_server(stored: ScrapedPages, context: ssl.SSLContext) -> Iterator[str]:
         return int(runner.addresses[0][1])
 
     yield f"https://127.0.0.1:{loop.begin(start()).result()}"
-    loop.close(runner.cleanup)
+    loop.begin(runner.cleanup()).result()
+    loop.close()
 
 
 def test_tls(clock: HandClock, stored: ScrapedPages, tmp_path: Path) -> None:
