@@ -34,6 +34,15 @@ elif [ -z "$$python" ]; then \
 fi
 endef
 
+# Tests that wait for real processes and times can fail for want of a core: what failed is told, and run once more alone.
+define alone
+|| { \
+	    [ $$? = 1 ] || exit 1; \
+	    echo "What failed beside other tests is run again alone: times that are waited for need a machine to itself."; \
+	    $(BIN)/python -m pytest $(1) --last-failed --last-failed-no-failures none $(PYTEST_ARGS); \
+	}
+endef
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -72,26 +81,21 @@ compare-demo: setup ## simulate two traces under this controller and under other
 
 .PHONY: test
 test: setup ## run every test that Python alone can carry (PYTEST_ARGS: more arguments)
-	$(BIN)/python -m pytest -m "not engines and not cluster" -n $(WORKERS) --dist worksteal --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not engines and not cluster" -n $(WORKERS) --dist worksteal --cov --cov-report=term:skip-covered $(PYTEST_ARGS) \
+	    $(call alone,-m "not engines and not cluster")
 
 .PHONY: test-cluster
 test-cluster: setup ## build a real control plane (from source, once, 15 minutes; needs Go) and run the tests on it
 	$(BIN)/python -m tests.cluster.build
-	$(BIN)/python -m pytest -m cluster --timeout 600 -n $(CLUSTER_WORKERS) --dist loadfile $(PYTEST_ARGS) || { \
-	    [ $$? = 1 ] || exit 1; \
-	    echo "What failed beside other tests is run again alone: times that are waited for need a machine to itself."; \
-	    $(BIN)/python -m pytest -m cluster --timeout 600 --last-failed --last-failed-no-failures none $(PYTEST_ARGS); \
-	}
+	$(BIN)/python -m pytest -m cluster --timeout 600 -n $(CLUSTER_WORKERS) --dist loadfile $(PYTEST_ARGS) \
+	    $(call alone,-m cluster --timeout 600)
 
 .PHONY: test-engines
 test-engines: setup ## fetch real engines (6.4 GB, once) and run the tests on them
 	$(BIN)/python -m tests.engines.install_triton > /dev/null
 	$(BIN)/python -m tests.engines.install_vllm > /dev/null
-	$(BIN)/python -m pytest -m engines --timeout 900 $(PYTEST_ARGS) || { \
-	    [ $$? = 1 ] || exit 1; \
-	    echo "What failed is run once more: real engines are timed, and another program may have had the cores."; \
-	    $(BIN)/python -m pytest -m engines --timeout 900 --last-failed --last-failed-no-failures none $(PYTEST_ARGS); \
-	}
+	$(BIN)/python -m pytest -m engines --timeout 900 $(PYTEST_ARGS) \
+	    $(call alone,-m engines --timeout 900)
 
 .PHONY: check
 check: setup ## check style, types, direction of imports, and that generated files are current
