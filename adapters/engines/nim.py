@@ -29,6 +29,7 @@ NIM = EngineTable(
         cpu_time(),
         histogram("ttft", "time_to_first_token_seconds"),
         histogram("itl", "time_per_output_token_seconds", "inter_token_latency_seconds"),
+        histogram("request_itl", "request_time_per_output_token_seconds"),
         histogram("e2e", "e2e_request_latency_seconds"),
         histogram("queue_time", "request_queue_time_seconds"),
         histogram("prompt_length", "request_prompt_tokens"),

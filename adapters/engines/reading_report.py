@@ -23,7 +23,13 @@ _NUMBERS = (
     ("prompt_tokens", "tokens"),
     ("generation_tokens", "tokens"),
 )
-_HISTOGRAMS = (("ttft", "requests"), ("itl", "tokens"), ("e2e", "requests"), ("queue_time", "requests"))
+_HISTOGRAMS = (
+    ("ttft", "requests"),
+    ("itl", "tokens"),
+    ("request_itl", "requests"),
+    ("e2e", "requests"),
+    ("queue_time", "requests"),
+)
 _NUMBERS_OF_BATCHES = (("pending", "requests"), ("exec_count", "executions"), ("batch_mean", "items"))
 _NUMBERS_OF_THE_ENGINE = (
     ("exec_items", "items"),

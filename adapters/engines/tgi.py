@@ -70,6 +70,7 @@ TGI = EngineTable(
         counter("generation_tokens", "request_generated_tokens_sum", first_use=("completed",)),
         counter("steps", "batch_inference_success", first_use=("completed", "running")),
         histogram("itl", "request_mean_time_per_token_duration"),
+        histogram("request_itl", "request_mean_time_per_token_duration"),
         histogram("e2e", "request_duration"),
         histogram("queue_time", "request_queue_duration"),
         histogram("prompt_length", "request_input_length"),

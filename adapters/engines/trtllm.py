@@ -44,6 +44,7 @@ TRTLLM = EngineTable(
         cpu_time(),
         histogram("ttft", "time_to_first_token_seconds"),
         histogram("itl", "inter_token_latency_seconds", "time_per_output_token_seconds"),
+        histogram("request_itl", "time_per_output_token_seconds"),
         histogram("e2e", "e2e_request_latency_seconds"),
         histogram("queue_time", "request_queue_time_seconds"),
     ),

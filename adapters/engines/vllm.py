@@ -106,6 +106,8 @@ VLLM = EngineTable(
             "inter_token_latency_seconds",
             Alias(name="time_per_output_token_seconds", renamed_to="inter_token_latency_seconds"),
         ),
+        # Decode time / (tokens - 1), 0 for a single token: vllm/v1/metrics/stats.py, vllm-project/vllm#24015.
+        histogram("request_itl", "request_time_per_output_token_seconds", lacking="vLLM 0.11 and later have it"),
         histogram("e2e", "e2e_request_latency_seconds"),
         histogram("queue_time", "request_queue_time_seconds"),
         histogram("prompt_length", "request_prompt_tokens"),

@@ -137,6 +137,7 @@ class Histogram:
 
 
 MaybeHistogram = Histogram | Unknown
+_NO_MEANS = Unknown(UnknownReason.NOT_EXPORTED, "no mean gap of a request")
 _NO_STEPS = Unknown(UnknownReason.NOT_EXPORTED, "steps are not counted")
 _NO_HEARTBEAT = Unknown(UnknownReason.NOT_EXPORTED, "no sign of life but the load")
 _NO_BATCH_SERVER = Unknown(UnknownReason.NOT_EXPORTED, "no batch server")
@@ -150,6 +151,9 @@ class EngineReading:
     visible (for vLLM: waiting + max(first tokens, finished + running)).
     ``heartbeat``: a counter that moves as long as the page is made anew, whatever the load (CPU time of the process).
     ``sources`` names, per signal, the series (alias) it was read from; ``warnings`` says what looked odd.
+    ``itl``: gaps between tokens as they are made, where the engine shows these. ``request_itl``: of each request at its
+    end, the mean gap between its tokens, which is what a promise on ITL is about; a request of one token has none, and
+    counts as 0 or not at all.
     ``steps``: a counter that moves while the engine works, of engines that count tokens only when a request finishes.
 
     Of a batch server: ``pending``: requests that no execution has taken yet. ``exec_count``: executions, each of one
@@ -188,6 +192,7 @@ class EngineReading:
     exec_sum_s: Measured = _NO_BATCH_SERVER
     exec_time_s: Measured = _NO_BATCH_SERVER
     steps: Measured = _NO_STEPS
+    request_itl: MaybeHistogram = _NO_MEANS
 
     @property
     def batch_mean(self) -> Measured:

@@ -21,7 +21,7 @@ class ReplicaTrack:
 
     ``rate_rps``: its arrivals per second then. ``flat_since_s``: since when its counters stand still though it has
     work. ``unobserved_since_s``: since when no usable page came. ``alive_s``: when its heartbeat last moved, None where
-    it has none.
+    it has none. ``late``: its requests that were judged as missed at their first token and have not ended.
     """
 
     reading: EngineReading
@@ -29,6 +29,7 @@ class ReplicaTrack:
     flat_since_s: float | None = None
     unobserved_since_s: float | None = None
     alive_s: float | None = None
+    late: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from autoscaler.domain.cluster import Phase, Replica
@@ -20,7 +20,8 @@ from autoscaler.domain.reading import (
 )
 from autoscaler.domain.service import Slo
 from autoscaler.domain.state import Increment, ReplicaTrack, ServiceState, VariantLoad
-from autoscaler.policy.progress import Progress, is_stuck, observe, share_since, sums_since
+from autoscaler.policy.judging import Verdicts, judge
+from autoscaler.policy.progress import Progress, is_stuck, observe
 from autoscaler.policy.windows import batches
 
 
@@ -30,6 +31,7 @@ class Seen(NamedTuple):
     replica: Replica
     track: ReplicaTrack | None
     done: Progress | Unknown
+    verdicts: Verdicts
     stuck: bool
     blocks: bool
 
@@ -45,20 +47,24 @@ def serves(replica: Replica) -> bool:
     return replica.phase in (Phase.READY, Phase.DRAINING)
 
 
-def look(replica: Replica, state: ServiceState, observations: Observations, now_s: float, params: Params) -> Seen:
-    track, done = observe(
-        replica,
-        observations.engines.get(replica.name),
-        state.tracks.get(replica.name),
-        now_s=now_s,
-        params=params,
-    )
+def look(
+    replica: Replica, slo: Slo, state: ServiceState, observations: Observations, *, now_s: float, params: Params
+) -> Seen:
+    """What a serving replica tells at this tick."""
+    before = state.tracks.get(replica.name)
+    track, done = observe(replica, observations.engines.get(replica.name), before, now_s=now_s, params=params)
+    verdicts = Verdicts()
+    if track is not None and isinstance(done, Progress):
+        verdicts = judge(slo, done, late=before.late if before is not None and done.earlier is not None else 0.0)
+        if verdicts.late:
+            track = replace(track, late=verdicts.late)
     dark_since_s = track.unobserved_since_s if track is not None else replica.ready_s
     dark_long = dark_since_s is not None and now_s - dark_since_s > params.coverage_grace_s
     return Seen(
         replica=replica,
         track=track,
         done=done,
+        verdicts=verdicts,
         stuck=is_stuck(track, now_s=now_s, params=params),
         # a replica that is dark for good, or leaving, no longer holds its peers
         blocks=replica.phase is Phase.READY and not (isinstance(done, Unknown) and dark_long),
@@ -113,7 +119,6 @@ def _judged(reading: AnyGatewayReading) -> tuple[float, float]:
 
 
 def increment(
-    slo: Slo,
     seen: Sequence[Seen],
     gateway: AnyGatewayReading | Unknown | None,
     counted: Counted | Unknown | None,
@@ -132,7 +137,7 @@ def increment(
     if isinstance(counted, Counted) and counted.judged > 0:
         judged, within = counted.judged, counted.within_slo
     else:
-        judged, within = _judge(slo, observed)
+        judged, within = sum(each.verdicts.judged for each in seen), sum(each.verdicts.within for each in seen)
     if isinstance(counted, Counted):
         at_gateway = _share_of_tick(counted, span_s)
         arrivals = max(arrivals, at_gateway) if counted.at_least else at_gateway
@@ -153,36 +158,6 @@ def increment(
 def _share_of_tick(done: Progress | Counted, span_s: float) -> float:
     """The arrivals that belong to a tick of ``span_s``: of what was dark for longer, only its share."""
     return done.arrivals * min(1.0, span_s / done.span_s)
-
-
-def _judge(slo: Slo, observed: Sequence[Seen]) -> tuple[float, float]:
-    """Requests that got their first token in the tick (or finished, where an engine doesn't tell that), and how many of
-    them were in time. Those of which no threshold can be seen are not judged.
-    """
-    judged = within = 0.0
-    for each in observed:
-        done = each.done
-        if isinstance(done, Unknown):
-            continue
-        requests = done.completed if done.first_tokens is None else done.first_tokens
-        if not requests:
-            continue
-        now, then = done.reading, done.earlier
-        shares = []
-        if slo.ttft_s is not None:
-            shares.append(share_since(now.ttft, then.ttft if then else None, done.ttft, slo.ttft_s))
-        if slo.itl_s is not None:
-            shares.append(share_since(now.itl, then.itl if then else None, done.itl, slo.itl_s))
-        if slo.e2e_s is not None:
-            shares.append(share_since(now.e2e, then.e2e if then else None, done.e2e, slo.e2e_s))
-        if slo.queue_s is not None:
-            before = then.queue_time if then else None
-            shares.append(share_since(now.queue_time, before, sums_since(now.queue_time, before), slo.queue_s))
-        known = [share for share in shares if share is not None]
-        if known:
-            judged += requests
-            within += requests * min(known)
-    return judged, within
 
 
 def _loads(observed: Sequence[Seen]) -> tuple[VariantLoad, ...]:

@@ -54,13 +54,15 @@ def measure(
     """Demand of ``service`` at ``now_s`` from this tick's observations and the increments before it."""
     span_s = now_s - state.seen_s
     continuous = 0 < span_s <= params.stale_after_s
-    seen = [look(each, state, observations, now_s=now_s, params=params) for each in replicas if serves(each)]
+    seen = [
+        look(each, service.slo, state, observations, now_s=now_s, params=params) for each in replicas if serves(each)
+    ]
     gateway = observations.gateways.get(service.id)
     counted = gateway_progress(gateway, state.gateway, now_s=now_s, params=params)
     sums = lengths.decayed(state.lengths, span_s=max(0.0, span_s), half_life_s=params.length_half_life_s)
     sums = lengths.added(sums, (each.done for each in seen if isinstance(each.done, Progress)))
 
-    added = increment(service.slo, seen, gateway, counted, now_s=now_s, span_s=span_s) if continuous else None
+    added = increment(seen, gateway, counted, now_s=now_s, span_s=span_s) if continuous else None
     kept = recent(state.increments, now_s=now_s, window_s=params.stable_window_s)
     increments = (*kept, added) if added is not None else kept
 

@@ -13,7 +13,7 @@ SIGNALS = (
     *("waiting", "running", "kv_fraction", "kv_capacity_tokens", "completed", "refused", "preemptions"),
     *("prompt_tokens", "generation_tokens", "arrivals_stock", "started_s"),
     *("pending", "exec_count", "exec_items", "exec_sum_s", "steps"),
-    *("ttft", "itl", "e2e", "queue_time", "prompt_length", "output_length"),
+    *("ttft", "itl", "request_itl", "e2e", "queue_time", "prompt_length", "output_length"),
 )
 
 

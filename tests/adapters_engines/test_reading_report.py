@@ -20,7 +20,16 @@ Serve = Callable[[Callable[[web.Request], Awaitable[web.StreamResponse]]], str]
 
 SIGNALS = [
     *("waiting", "running", "kv_fraction", "completed", "refused", "prompt_tokens", "generation_tokens"),
-    *("ttft_count", "ttft_sum_s", "itl_count", "itl_sum_s", "e2e_count", "e2e_sum_s"),
+    *(
+        "ttft_count",
+        "ttft_sum_s",
+        "itl_count",
+        "itl_sum_s",
+        "request_itl_count",
+        "request_itl_sum_s",
+        "e2e_count",
+        "e2e_sum_s",
+    ),
     *("queue_time_count", "queue_time_sum_s", "arrivals_stock"),
     *("pending", "exec_count", "batch_mean"),
     *("exec_items", "exec_sum_s", "steps", "kv_capacity_tokens", "preemptions", "started_s", "asleep"),

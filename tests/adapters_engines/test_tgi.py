@@ -10,7 +10,7 @@ from tests.adapters_engines.known import SCRAPES, known, read, reason, refused, 
 
 OVERLOADED = (SCRAPES / "tgi_3_overloaded.prom").read_text()
 FRESH = (SCRAPES / "tgi_3_fresh.prom").read_text()
-HISTOGRAMS = {"itl": (60, 1.875), "e2e": (60, 210.5), "queue_time": (60, 18.25)}
+HISTOGRAMS = {"itl": (60, 1.875), "request_itl": (60, 1.875), "e2e": (60, 210.5), "queue_time": (60, 18.25)}
 
 
 def test_a_hundred_chat_requests_are_a_hundred_arrivals_though_two_hundred_are_counted() -> None:

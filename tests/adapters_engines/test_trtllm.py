@@ -20,6 +20,7 @@ VALUES = {
     "arrivals_stock": 110,  # 95 + 5 have ended, 4 wait, 6 run
     "ttft": (100, 12.5),
     "itl": (100, 2.0),
+    "request_itl": (100, 2.0),
     "e2e": (100, 150.0),
     "queue_time": (100, 4.0),
 }
@@ -40,7 +41,7 @@ def test_a_page_with_gauges(page: str) -> None:
 
 def test_without_the_gauges_completions_alone_are_no_arrivals() -> None:
     reading = read(without(PAGE, "trtllm_num_requests", "trtllm_kv_cache", "_tokens_total"))
-    assert set(known(reading)) == {"completed", "ttft", "itl", "e2e", "queue_time"}
+    assert set(known(reading)) == {"completed", "ttft", "itl", "request_itl", "e2e", "queue_time"}
     assert reason(reading, "arrivals_stock") is UnknownReason.MISSING_SERIES
 
 

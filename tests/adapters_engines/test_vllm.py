@@ -158,6 +158,14 @@ V1_0_11 = (  # the transition: both names of both families
         total=3,
     )
 )
+# The mean gap of each request that has ended: from 0.11 on, beside the gaps of single tokens.
+MEANS = histogram(
+    "vllm:request_time_per_output_token_seconds",
+    'engine="0",model_name="m"',
+    buckets={"0.05": 3, "0.1": 5},
+    count=5,
+    total=0.2,
+)
 BY_REASON = """\
 # TYPE vllm:num_requests_waiting_by_reason gauge
 vllm:num_requests_waiting_by_reason{engine="0",model_name="m",reason="capacity"} 1.0
@@ -172,7 +180,9 @@ vllm:engine_sleep_state{engine="0",model_name="m",sleep_state="discard_all"} 0.0
 # TYPE vllm:cache_config_info gauge
 vllm:cache_config_info{block_size="16",engine="0",kv_cache_size_tokens="65536",num_gpu_blocks="4096"} 1.0
 """
-V1_0_32 = v1(4, 2, kv_family="vllm:kv_cache_usage_perc", itl_family="vllm:inter_token_latency_seconds") + BY_REASON
+V1_0_32 = (
+    v1(4, 2, kv_family="vllm:kv_cache_usage_perc", itl_family="vllm:inter_token_latency_seconds") + MEANS + BY_REASON
+)
 DP4 = "".join(
     [
         f"""\
@@ -281,19 +291,40 @@ SAME_IN_V1 = {
         pytest.param(
             V1_0_32,
             SAME_IN_V1
-            | {"queue_time": 5, "prompt_length": 5, "output_length": 5, "refused": 7, "kv_capacity_tokens": 65536},
+            | {
+                "queue_time": 5,
+                "prompt_length": 5,
+                "output_length": 5,
+                "refused": 7,
+                "kv_capacity_tokens": 65536,
+                "request_itl": 5,
+            },
             id="0.32",
         ),
         pytest.param(
             RAY,
             SAME_IN_V1
-            | {"queue_time": 5, "prompt_length": 5, "output_length": 5, "refused": 7, "kv_capacity_tokens": 65536},
+            | {
+                "queue_time": 5,
+                "prompt_length": 5,
+                "output_length": 5,
+                "refused": 7,
+                "kv_capacity_tokens": 65536,
+                "request_itl": 5,
+            },
             id="Ray Serve",
         ),
         pytest.param(
             RAY_WITHOUT_COLON,
             SAME_IN_V1
-            | {"queue_time": 5, "prompt_length": 5, "output_length": 5, "refused": 7, "kv_capacity_tokens": 65536},
+            | {
+                "queue_time": 5,
+                "prompt_length": 5,
+                "output_length": 5,
+                "refused": 7,
+                "kv_capacity_tokens": 65536,
+                "request_itl": 5,
+            },
             id="Ray Serve, newer",
         ),
         pytest.param(
@@ -322,7 +353,7 @@ def test_a_page_of_each_version_reads_as_expected_and_the_rest_is_unknown(
     signals = (
         *("waiting", "running", "kv_fraction", "kv_capacity_tokens", "completed", "refused", "preemptions"),
         *("prompt_tokens", "generation_tokens", "arrivals_stock", "started_s"),
-        *("ttft", "itl", "e2e", "queue_time", "prompt_length", "output_length"),
+        *("ttft", "itl", "request_itl", "e2e", "queue_time", "prompt_length", "output_length"),
     )
     seen = {}
     for name in signals:
