@@ -6,27 +6,9 @@ import ssl
 import threading
 from pathlib import Path
 
+from adapters.serving.tls_contexts import ChosenContext, Stamp, server_context, stamp_of
 from autoscaler.domain.caller import CallerTrust
 from autoscaler.ports import RefusedError
-
-_Stamp = tuple[tuple[int, int, int], ...]
-
-
-class LatestContext(ssl.SSLContext):
-    """Hands each new connection to the latest context; a CA can't be taken out of a context once it is in."""
-
-    latest: ssl.SSLContext
-
-    def wrap_bio(
-        self,
-        incoming: ssl.MemoryBIO,
-        outgoing: ssl.MemoryBIO,
-        server_side: bool = False,  # noqa: FBT001, FBT002 - the library's own signature
-        server_hostname: str | bytes | None = None,
-        session: ssl.SSLSession | None = None,
-    ) -> ssl.SSLObject:
-        """As asyncio asks for it, once a connection."""
-        return self.latest.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
 
 class ServingTls:
@@ -37,9 +19,9 @@ class ServingTls:
         self._key_file = key_file
         self._lock = threading.Lock()
         self._trust = CallerTrust()
-        self.context = LatestContext(ssl.PROTOCOL_TLS_SERVER)
         self._stamp = self._stamped()
-        self.context.latest = self._built(self._trust)
+        self._latest = self._built(self._trust)
+        self.context = ChosenContext.by(lambda: self._latest)
 
     def set_trust(self, trust: CallerTrust) -> None:
         """Take client certificates of these CAs from now on. Safe from any thread.
@@ -50,7 +32,7 @@ class ServingTls:
         with self._lock:
             self._trust = trust
             try:
-                self.context.latest = self._built(trust)
+                self._latest = self._built(trust)
             except RefusedError:  # the server's own files are being replaced; the next look at them will do it
                 self._stamp = ()
 
@@ -63,31 +45,23 @@ class ServingTls:
         if stamp == self._stamp:
             return False
         with self._lock:
-            self.context.latest = self._built(self._trust)
+            self._latest = self._built(self._trust)
         self._stamp = stamp
         return True
 
-    def _stamped(self) -> _Stamp:
+    def _stamped(self) -> Stamp:
         try:
-            found = [path.stat() for path in (self._certificate_file, self._key_file)]
+            return stamp_of((self._certificate_file, self._key_file))
         except OSError as error:
             raise RefusedError(f"{self._key_of(error.filename)}: {error.filename}: {error.strerror}") from error
-        return tuple([(each.st_mtime_ns, each.st_size, each.st_ino) for each in found])
 
     def _key_of(self, path: object) -> str:
         return "externalMetrics." + ("keyFile" if str(path) == str(self._key_file) else "certificateFile")
 
     def _built(self, trust: CallerTrust) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.set_alpn_protocols(["http/1.1"])
+        context = server_context("http/1.1")
         # The probes of kubelets show no certificate; one that is shown must be good.
         context.verify_mode = ssl.CERT_OPTIONAL
-        # Each CA that is listed is an anchor, if it is an intermediate one too, as for Go.
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        # A resumed session would bring back a client certificate that was checked against the CAs of its time.
-        context.num_tickets = 0
-        context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
         try:
             context.load_cert_chain(self._certificate_file, self._key_file, password=_no_password)
         except OSError as error:

@@ -12,7 +12,7 @@ from functools import partial
 
 from adapters.serving.keda.changes import Changes
 from adapters.serving.keda.connections import Connections
-from adapters.serving.keda.credentials import RotatingContext, TlsFiles
+from adapters.serving.keda.credentials import TlsFiles, rotating_context
 from adapters.serving.keda.limits import Limits
 from adapters.serving.keda.scaler import ExternalScaler, calls_of
 from autoscaler.ports import Publications, RefusedError
@@ -103,7 +103,7 @@ class ScalerServer:
             age_s=settings.connection_age_s,
         )
         connections = Connections(limits, calls_of(scaler).answer)
-        tls = None if settings.tls is None else RotatingContext.of(settings.tls)
+        tls = None if settings.tls is None else rotating_context(settings.tls)
         with _listening(settings) as listening:
             accepting = loop.create_task(connections.accept(listening, tls))
             end = self._publications.subscribe(changes.wake)
