@@ -40,6 +40,13 @@ class RequestShape:
     output_sq: float
     prompt_x_output: float
 
+    @property
+    def context(self) -> float:
+        """Mean tokens that a running sequence holds. A long answer is met in the batch for longer, so this is more than
+        half the mean answer beyond the mean prompt: each token of an answer sees its prompt and the tokens before it.
+        """
+        return (self.prompt_x_output + self.output_sq / 2) / self.output if self.output > 0 else self.prompt
+
     @classmethod
     def of_means(cls, prompt: float, output: float) -> RequestShape:
         """From means alone, taking both lengths as exponential-like: E[x^2] = 2 E[x]^2, independent."""

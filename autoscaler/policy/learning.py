@@ -222,7 +222,7 @@ def _sampled(
         load, span_s = total
         none = Unknown(UnknownReason.NO_OBSERVATIONS)
         running = load.running / load.replicas
-        context: Measured = none if isinstance(shape, Unknown) else running * (shape.prompt + shape.output / 2)
+        context: Measured = none if isinstance(shape, Unknown) else running * shape.context
         sample = LoadSample(
             at_s=now_s,
             itl_s=load.itl_sum_s / load.itl_count if load.itl_count > 0 else none,
