@@ -144,7 +144,7 @@ def _counted(
     """Exactly ``counts[i]`` arrivals in interval i, Gamma gaps scaled to fill it."""
     pieces = [np.zeros(0)]
     for index, count in enumerate(counts):
-        gaps = rng.gamma(1 / dispersion, dispersion, size=count + 1)
-        inside = np.cumsum(gaps)[:-1] / max(float(gaps.sum()), np.finfo(float).tiny)
+        running = np.cumsum(rng.gamma(1 / dispersion, dispersion, size=count + 1))
+        inside = running[:-1] / max(float(running[-1]), np.finfo(float).tiny)
         pieces.append((index + inside) * interval_s)
     return np.concatenate(pieces)

@@ -20,8 +20,8 @@ def test_port_zero_takes_a_free_one_and_tells_it(notes: Notes, clock: Clock) -> 
         _ = server.port
     server.start()
     try:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=5):
-            pass
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+            assert connection.recv(1)  # its settings: it has accepted
     finally:
         server.stop()
     with pytest.raises(ConnectionRefusedError):

@@ -129,6 +129,7 @@ def test_irregular_digest_bunches_arrivals_inside_an_interval() -> None:
     seed=st.integers(0, 2**32),
 )
 @example(counts=[1], requests=52, dispersion=10.0, seed=107)
+@example(counts=[156, 3, 104], requests=284, dispersion=19.5, seed=270656)
 def test_promises_of_a_digest_plan(counts: list[int], requests: int, dispersion: float, seed: int) -> None:
     """Exactly as many requests as asked for, in order, inside the time, each interval within one of its share."""
     digest = digest_of(*counts, dispersion=dispersion)
