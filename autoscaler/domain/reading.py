@@ -195,6 +195,15 @@ class EngineReading:
     request_itl: MaybeHistogram = _NO_MEANS
 
     @property
+    def kv_tokens(self) -> Measured:
+        """Tokens in the KV cache now."""
+        if isinstance(self.kv_fraction, Unknown):
+            return self.kv_fraction
+        if isinstance(self.kv_capacity_tokens, Unknown):
+            return self.kv_capacity_tokens
+        return self.kv_fraction * self.kv_capacity_tokens
+
+    @property
     def batch_mean(self) -> Measured:
         """Items per execution since the server's start."""
         if isinstance(self.exec_items, Unknown):

@@ -51,7 +51,8 @@ class VariantLoad:
     """What the observed replicas of one variant did in one tick, summed over them.
 
     ``running`` and ``waiting`` are the sums of the gauges at its end. ``saturated``: each had requests waiting.
-    ``batches``: None where they are no batch servers.
+    ``kv_tokens``: in the KV caches at its end, as far as the engines tell. ``batches``: None where they are no batch
+    servers.
     """
 
     variant: str
@@ -67,6 +68,7 @@ class VariantLoad:
     waiting: float
     saturated: bool
     batches: BatchLoad | None = None
+    kv_tokens: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

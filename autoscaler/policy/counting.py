@@ -173,7 +173,7 @@ def _loads(observed: Sequence[Seen]) -> tuple[VariantLoad, ...]:
 
 def _load(variant: str, group: Sequence[Progress]) -> VariantLoad:
     arrivals = completed = prompt_tokens = running = waiting = 0.0
-    itl_sum_s = itl_count = e2e_sum_s = e2e_count = 0.0
+    itl_sum_s = itl_count = e2e_sum_s = e2e_count = kv_tokens = 0.0
     saturated = True
     for done in group:
         arrivals += done.arrivals
@@ -184,6 +184,7 @@ def _load(variant: str, group: Sequence[Progress]) -> VariantLoad:
         if done.e2e is not None:
             e2e_count, e2e_sum_s = e2e_count + done.e2e.number, e2e_sum_s + done.e2e.total
         running += or_none(done.reading.running)
+        kv_tokens += or_none(done.reading.kv_tokens)
         queued = or_none(done.reading.waiting)
         waiting += queued
         saturated = saturated and queued > 0
@@ -201,6 +202,7 @@ def _load(variant: str, group: Sequence[Progress]) -> VariantLoad:
         waiting=waiting,
         saturated=saturated,
         batches=batches([done.batches for done in group]),
+        kv_tokens=kv_tokens,
     )
 
 

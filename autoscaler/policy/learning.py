@@ -222,7 +222,10 @@ def _sampled(
         load, span_s = total
         none = Unknown(UnknownReason.NO_OBSERVATIONS)
         running = load.running / load.replicas
-        context: Measured = none if isinstance(shape, Unknown) else running * shape.context
+        # Lengths are told when requests have ended, so those of requests that last longer than before by the cache
+        # first; and the cache holds what several have in common once.
+        held = load.kv_tokens / load.replicas
+        context: Measured = none if isinstance(shape, Unknown) else max(running * shape.context, held)
         sample = LoadSample(
             at_s=now_s,
             itl_s=load.itl_sum_s / load.itl_count if load.itl_count > 0 else none,
