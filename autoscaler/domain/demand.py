@@ -24,8 +24,10 @@ class Demand:
     ``short_rps``: arrivals per second over the short window, unobserved replicas taken as idle (for growing).
     ``burst_rps``: the higher rate that the last few ticks prove, beyond the chance in their counts.
     ``stable_rps``: as ``short_rps``, over the stable window.
-    ``high_rps``: as ``short_rps``, with unobserved replicas taken as loaded as they were last seen (for shrinking).
-    ``tick_rps``: over the last interval, the forecaster's input.
+    ``high_rps``: as ``load_rps``, with unobserved replicas taken as loaded as they were last seen (for shrinking).
+    ``tick_rps``: over the last interval. ``felt_rps``: the same as replicas feel it, averaged over as long as a request
+    lasts (policy/lasting.py): the forecaster's input. ``load_rps``: the measured rate to size for, ``short_rps`` or
+    what is felt of it.
     ``backlog``: requests waiting, the share of stuck replicas capped. ``in_flight``: waiting and running.
     ``coverage``: observed share of the replica-seconds of the stable window, in [0, 1].
     ``window_full``: the stable window is covered by observations of this controller.
@@ -42,6 +44,8 @@ class Demand:
     high_rps: Measured
     tick_rps: Measured
     tick_span_s: float
+    felt_rps: Measured
+    load_rps: Measured
     backlog: Measured
     in_flight: Measured
     shape: RequestShape | Unknown

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from autoscaler.domain.cluster import ClusterSnapshot
 from autoscaler.domain.learned import Learned
 from autoscaler.domain.plan import Decision
-from autoscaler.domain.reading import AnyGatewayReading, EngineReading, Observations
+from autoscaler.domain.reading import AnyGatewayReading, EngineReading, Measured, Observations, Unknown, UnknownReason
 from autoscaler.domain.service import ServiceId
+
+_NOTHING_FELT = Unknown(UnknownReason.WARMING_UP, "no tick yet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +117,9 @@ class Unplaceable:
 class CapacityTrial:
     """A window in which the same number of replicas served: it will tell of their capacity.
 
-    ``backlog``: that it began with; ``queued``: which was worth mentioning. ``offered``: requests that they could have
-    served by their capacity models, uncorrected.
+    ``backlog``: that it began with; ``queued``: which was worth mentioning. ``arrivals``: requests that came;
+    ``felt``: as they are felt (policy/lasting.py). ``offered``: requests that they could have served by their capacity
+    models, uncorrected.
     """
 
     since_s: float
@@ -124,6 +127,7 @@ class CapacityTrial:
     backlog: float
     queued: bool
     arrivals: float = 0.0
+    felt: float = 0.0
     offered: float = 0.0
     judged: float = 0.0
     missed: float = 0.0
@@ -135,7 +139,8 @@ class ServiceState:
 
     ``seen_s``: time of the last tick. ``increments``: of the stable window, oldest first. ``theta``: -ln(1 - tau),
     the self-tuned headroom. ``debt``: requests missed beyond the allowed ones so far, in parts of what a day allows.
-    ``correction``: log of the true capacity over the models'; ``trial``: the window that tells of it next.
+    ``felt_rps``: see ``Demand``; of the last tick that told. ``correction``: log of the true capacity over the models';
+    ``trial``: the window that tells of it next; ``usual_rps``: what the models said of a replica in the last minutes.
     ``day_arrivals``: decayed mean of arrivals a day. ``starts_s``: latest measured start-up
     times. ``starting``: replicas seen starting, by creation time. ``requirements``: (time, replicas) of
     the stabilization windows. ``changes``: (time, delta) within the rate policies' periods. ``peaks_rps``: the largest
@@ -157,7 +162,9 @@ class ServiceState:
     peaks_rps: NDArray[np.float64]
     peak_hour: int
     debt: float = 0.0
+    felt_rps: Measured = _NOTHING_FELT
     correction: float = 0.0
+    usual_rps: float | None = None
     trial: CapacityTrial | None = None
     starts_s: tuple[float, ...] = ()
     starting: Mapping[str, float] = field(default_factory=dict)

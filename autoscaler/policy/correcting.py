@@ -12,6 +12,9 @@ stochastic approximation of the load that divides the good windows from the bad 
 approximation method, 1951). A queue that only came up within a window tells nothing: a burst makes one as well. Short
 queues at both its ends tell nothing either: those of two bursts, with idle replicas in between. Far from c a window
 tells nothing: what is lightly loaded misses for other reasons. c is bounded, and unknown figures leave it as it is.
+
+While requests grow longer or shorter a model is late, since lengths are told at a request's end, and not wrong. So c
+stays as well while the models' rate is not what it was in the last ten minutes.
 """
 
 from __future__ import annotations
@@ -41,8 +44,11 @@ _EMPTY_S, _QUEUED_S = 0.25, 0.5
 # A queue of so much at both ends of a window was there all the time. It may be gone for a moment all the same, so that
 # much less must have been served to tell.
 _LASTING_S, _LEAST_SHORTFALL = 2.0, 0.03
-# A window in which this many times the allowed share was missed is bad: with fewer, chance alone would make many so.
-_MISSED_TIMES = 2.0
+# A window in which this many times the allowed share was missed, and so many deviations of chance besides, is bad: with
+# fewer, chance alone would make many so.
+_MISSED_TIMES, _MISSED_DEVIATIONS = 2.0, 3.0
+# Of the usual rate of a replica; how far from it (in its logarithm) the models are settled.
+_USUAL_S, _SETTLED = 600.0, 0.05
 # Fewer requests tell little of a rate; a window waits for them, but not for ever.
 _LEAST_ARRIVALS = 20.0
 _LONGEST_S = 300.0
@@ -73,7 +79,10 @@ def correct(
     ready = Counter(each.variant for each in replicas if each.phase is Phase.READY)
     correction, trial = state.correction, None
     fleet_rps, seen = _served_rps(ready, capacities), _seen(demand)
-    if fleet_rps is not None and seen is not None:
+    settled = False
+    if fleet_rps is not None:
+        state, settled = _with_usual(state, fleet_rps / ready.total(), span_s=demand.tick_span_s)
+    if fleet_rps is not None and seen is not None and settled:
         correction, trial = _tried(
             state, seen, now_s=now_s, ready=ready.total(), fleet_rps=fleet_rps, share=service.slo.share, params=params
         )
@@ -82,11 +91,25 @@ def correct(
     return replace(state, correction=correction, trial=trial)
 
 
+def _with_usual(state: ServiceState, replica_rps: float, *, span_s: float) -> tuple[ServiceState, bool]:
+    """The memory with the mean (of logarithms, decaying) of what the models said of a replica, and whether they say the
+    same now.
+    """
+    if state.usual_rps is None:
+        return replace(state, usual_rps=replica_rps), True
+    moved = math.log(replica_rps / state.usual_rps)
+    if not moved:
+        return state, True
+    usual_rps = state.usual_rps * math.exp(moved * -math.expm1(-max(0.0, span_s) / _USUAL_S))
+    return replace(state, usual_rps=usual_rps), abs(moved) <= _SETTLED
+
+
 class _Seen(NamedTuple):
     """This tick's figures, all known."""
 
     span_s: float
-    rate_rps: float
+    tick_rps: float
+    felt_rps: float
     judged: float
     missed: float
     backlog: float
@@ -100,7 +123,8 @@ def _tried(
     if trial is not None and trial.replicas == ready:
         trial = replace(
             trial,
-            arrivals=trial.arrivals + seen.rate_rps * seen.span_s,
+            arrivals=trial.arrivals + seen.tick_rps * seen.span_s,
+            felt=trial.felt + seen.felt_rps * seen.span_s,
             offered=trial.offered + fleet_rps * seen.span_s,
             judged=trial.judged + seen.judged,
             missed=trial.missed + seen.missed,
@@ -123,8 +147,9 @@ def _told(correction: float, trial: CapacityTrial, *, backlog: float, queued_s: 
         served = trial.arrivals + trial.backlog - backlog
         short = math.log(trial.offered / served) + correction if served > 0 else math.inf
         return -_STEP if lasting and _LEAST_SHORTFALL < short <= LARGEST else 0.0
-    beyond = math.log(trial.arrivals / trial.offered) - correction
-    missed = trial.missed > _MISSED_TIMES * (1 - share) * trial.judged
+    beyond = math.log(trial.felt / trial.offered) - correction if trial.felt > 0 else -math.inf
+    allowed = (1 - share) * trial.judged
+    missed = trial.missed > _MISSED_TIMES * allowed + _MISSED_DEVIATIONS * math.sqrt(allowed)
     if beyond < 0:
         return -_STEP if missed and queued_s <= _EMPTY_S and beyond >= -LARGEST else 0.0
     return _STEP if not missed and not queued and 0 < beyond <= LARGEST else 0.0
@@ -142,7 +167,7 @@ def _served_rps(ready: Counter[str], capacities: Mapping[str, ReplicaCapacity | 
 
 
 def _seen(demand: Demand) -> _Seen | None:
-    figures = (demand.tick_span_s, demand.tick_rps, demand.arrived, demand.missed, demand.backlog)
+    figures = (demand.tick_span_s, demand.tick_rps, demand.felt_rps, demand.arrived, demand.missed, demand.backlog)
     known = [each for each in figures if not isinstance(each, Unknown)]
     whole = demand.coverage >= _FULL_COVERAGE and not demand.stuck and not demand.asleep
     return _Seen(*known) if whole and len(known) == len(figures) else None

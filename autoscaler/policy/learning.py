@@ -79,9 +79,9 @@ def forecasters(
     memories = [state.forecaster for state in states]
     told, rates = [], []
     for place, (demand, lead_s) in enumerate(zip(demands, leads_s, strict=True)):
-        if not isinstance(demand.tick_rps, Unknown):
+        if not isinstance(demand.felt_rps, Unknown):
             told.append(place)
-            rates.append(MeasuredRate(end_s=now_s, span_s=demand.tick_span_s, rate_rps=demand.tick_rps, lead_s=lead_s))
+            rates.append(MeasuredRate(end_s=now_s, span_s=demand.tick_span_s, rate_rps=demand.felt_rps, lead_s=lead_s))
     learned = models.forecaster.learn_all([memories[place] for place in told], rates)
     for place, memory in zip(told, learned, strict=True):
         memories[place] = memory
@@ -136,6 +136,7 @@ def learn(
         day_arrivals=a_day,
         theta=theta,
         debt=debt,
+        felt_rps=state.felt_rps if isinstance(demand.felt_rps, Unknown) else demand.felt_rps,
         starts_s=started.starts_s,
         starting=started.starting,
         woken_s=None if asked == 0 else state.woken_s if state.woken_s is not None else now_s,

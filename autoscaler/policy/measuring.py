@@ -22,10 +22,11 @@ from autoscaler.domain.reading import (
     UnknownReason,
     is_known,
 )
-from autoscaler.domain.service import Service
+from autoscaler.domain.service import Service, Slo
 from autoscaler.domain.state import Increment, LengthSums, ReplicaTrack, ServiceState
 from autoscaler.policy import lengths
 from autoscaler.policy.counting import Seen, gateway_progress, increment, look, or_none, serves
+from autoscaler.policy.lasting import felt_rps, lasts_s, load_rps
 from autoscaler.policy.progress import Progress
 from autoscaler.policy.windows import burst_rps, recent, window
 
@@ -67,7 +68,16 @@ def measure(
     increments = (*kept, added) if added is not None else kept
 
     demand, idle_since_s = _demand(
-        seen, gateway, increments, added, sums=sums, state=state, now_s=now_s, span_s=span_s, params=params
+        seen,
+        gateway,
+        increments,
+        added,
+        sums=sums,
+        state=state,
+        slo=service.slo,
+        now_s=now_s,
+        span_s=span_s,
+        params=params,
     )
     return Measurement(
         demand=demand,
@@ -87,6 +97,7 @@ def _demand(
     *,
     sums: LengthSums,
     state: ServiceState,
+    slo: Slo,
     now_s: float,
     span_s: float,
     params: Params,
@@ -114,6 +125,10 @@ def _demand(
     in_flight = nothing if gateway is None or isinstance(gateway, Unknown) else gateway.in_flight
     if isinstance(in_flight, Unknown) and pages:
         in_flight = sum(or_none(page.waiting) + or_none(page.running) for _, page in pages)
+    shape = lengths.shape(sums)
+    lasting_s = lasts_s(slo, shape)
+    felt = felt_rps(state.felt_rps, tick_rps=tick_rps, span_s=span_s, in_flight=in_flight, lasting_s=lasting_s)
+    load = load_rps(short, felt, short_rps=short_rps, lasting_s=lasting_s, window_s=params.short_window_s)
     idle_since_s = _idle_since(state, added, tick_rps, in_flight, now_s=now_s, span_s=span_s)
     demand = Demand(
         at_s=now_s,
@@ -121,12 +136,14 @@ def _demand(
         short_rps=short_rps,
         burst_rps=burst,
         stable_rps=stable_rps,
-        high_rps=_high(short_rps, unobserved, serving, from_gateway=added is not None and added.gateway),
+        high_rps=_high(load, unobserved, serving, from_gateway=added is not None and added.gateway),
         tick_rps=tick_rps,
         tick_span_s=span_s,
+        felt_rps=felt,
+        load_rps=load,
         backlog=backlog,
         in_flight=in_flight,
-        shape=lengths.shape(sums),
+        shape=shape,
         coverage=stable.coverage if increments else 0.0,
         window_full=stable.full,
         attained=stable.within_slo / stable.judged
@@ -175,13 +192,13 @@ def _engine_backlog(pages: Sequence[tuple[Seen, EngineReading]]) -> float:
     return sum(healthy) + sum(stuck)
 
 
-def _high(short_rps: Measured, unobserved: Sequence[Seen], serving: Sequence[Seen], *, from_gateway: bool) -> Measured:
+def _high(rps: Measured, unobserved: Sequence[Seen], serving: Sequence[Seen], *, from_gateway: bool) -> Measured:
     """The rate with the unobserved taken as loaded: as last seen, or as the mean of the observed."""
-    if from_gateway or isinstance(short_rps, Unknown) or not unobserved:
-        return short_rps
+    if from_gateway or isinstance(rps, Unknown) or not unobserved:
+        return rps
     observed = len(serving) - len(unobserved)
-    mean = short_rps / observed if observed > 0 else 0.0
-    return short_rps + sum(max(mean, each.track.rate_rps if each.track else 0.0) for each in unobserved)
+    mean = rps / observed if observed > 0 else 0.0
+    return rps + sum(max(mean, each.track.rate_rps if each.track else 0.0) for each in unobserved)
 
 
 def _idle_since(

@@ -83,7 +83,7 @@ def size(
     ``peak_rps``: the largest need measured in seven days; a forecast may exceed it only by the soft cap's margin.
     """
     backlog_rps = _known(demand.backlog) / params.backlog_drain_s
-    asked_of = max(_known(demand.short_rps), _known(demand.burst_rps))
+    asked_of = max(_known(demand.load_rps), _known(demand.burst_rps))
     measured_rps = asked_of + backlog_rps
     high_rps = _known(demand.high_rps) + backlog_rps
     foreseen_rps, foreseen_reason = _foreseen(

@@ -49,6 +49,8 @@ def demand(*, rps: Measured, missed: Measured = 0.0, backlog: Measured = 0.0, sp
         high_rps=rps,
         tick_rps=rps,
         tick_span_s=span_s,
+        felt_rps=rps,
+        load_rps=rps,
         backlog=backlog,
         in_flight=0.0,
         shape=UNKNOWN,
@@ -231,3 +233,24 @@ def test_a_correction_is_bounded_and_never_made_of_the_unknown(seen: list[Demand
         assert abs(after) <= LARGEST
         if isinstance(each.tick_rps, Unknown) or isinstance(each.backlog, Unknown) or isinstance(each.missed, Unknown):
             assert after == before
+
+
+def test_while_lengths_change_the_model_is_late_and_not_wrong() -> None:
+    """Late windows below the model's rate, of which some come while that falls by a quarter."""
+    fleet = Fleet()
+    fleet.see(demand(rps=38.0))
+    late = demand(rps=28.0, missed=57.0)
+    for rps in (9.0, 8.0, 7.5):
+        assert fleet.see(late, rps=rps) == 0
+    waited = 0
+    while fleet.see(late, rps=7.5) == 0:
+        waited += 1
+    # Until the mean of ten minutes has come within 5 % of the new rate: four fifths of the way.
+    assert 600 < waited * 15 < 1800
+
+
+def test_a_few_late_requests_are_chance() -> None:
+    """Two of 195 may be late, and seven are: more than twice as many, but nothing to go by."""
+    fleet = Fleet()
+    fleet.see(demand(rps=13.0))
+    assert fleet.see(demand(rps=13.0, missed=7.0), replicas=REPLICAS, rps=3.4) == 0

@@ -237,6 +237,8 @@ def a_demand(at_s: float, rps: float, attained: float) -> Demand:
         high_rps=rps,
         tick_rps=rps,
         tick_span_s=INTERVAL_S,
+        felt_rps=rps,
+        load_rps=rps,
         backlog=0.0 if attained > 0.99 else 6.0,
         in_flight=rps * 3.1,
         shape=RequestShape.of_means(412, 187),
