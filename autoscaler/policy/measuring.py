@@ -128,7 +128,14 @@ def _demand(
     shape = lengths.shape(sums)
     lasting_s = lasts_s(slo, shape)
     felt = felt_rps(state.felt_rps, tick_rps=tick_rps, span_s=span_s, in_flight=in_flight, lasting_s=lasting_s)
-    load = load_rps(short, felt, short_rps=short_rps, lasting_s=lasting_s, window_s=params.short_window_s)
+    load = load_rps(
+        short,
+        felt,
+        short_rps=short_rps,
+        running=sum(or_none(page.running) for _, page in pages),
+        lasting_s=lasting_s,
+        window_s=params.short_window_s,
+    )
     idle_since_s = _idle_since(state, added, tick_rps, in_flight, now_s=now_s, span_s=span_s)
     demand = Demand(
         at_s=now_s,

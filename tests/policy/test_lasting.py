@@ -71,19 +71,23 @@ def test_unknown_is_not_felt_and_nothing_in_flight_is_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrivals", "lasting_s", "expected"),
+    ("arrivals", "running", "lasting_s", "expected"),
     [
-        pytest.param(150.0, 10.0, 10.0, id="short requests: as the window counts"),
+        pytest.param(150.0, 0.0, 10.0, 10.0, id="short requests: as the window counts"),
+        pytest.param(150.0, 500.0, 10.0, 10.0, id="short requests: whatever runs"),
         # 120 came in 15 s; 2 sqrt(120) = 21.9 are chance, three quarters of them count.
-        pytest.param(120.0, 60.0, 8.0 - 21.9089 / 15 * 0.75, id="more than chance makes: so much is proven"),
-        pytest.param(90.0, 60.0, 6.0, id="within chance of what is felt"),
-        pytest.param(30.0, 60.0, 6.0, id="fewer than before are still felt"),
+        pytest.param(120.0, 0.0, 60.0, 8.0 - 21.9089 / 15 * 0.75, id="more than chance makes: so much is proven"),
+        pytest.param(90.0, 0.0, 60.0, 6.0, id="within chance of what is felt"),
+        # 6 a second, each for 60 s at the promised pace: up to 360 run.
+        pytest.param(90.0, 280.0, 60.0, 6.0, id="no more run than the rate explains"),
+        pytest.param(90.0, 480.0, 60.0, 10.0, id="more run: answers are longer than those that have ended"),
+        pytest.param(30.0, 0.0, 60.0, 6.0, id="fewer than before are still felt"),
     ],
 )
-def test_the_rate_to_size_for(arrivals: float, lasting_s: float, expected: float) -> None:
-    load = load_rps(short(arrivals), 6.0, short_rps=arrivals / 15, lasting_s=lasting_s, window_s=15.0)
+def test_the_rate_to_size_for(arrivals: float, running: float, lasting_s: float, expected: float) -> None:
+    load = load_rps(short(arrivals), 6.0, short_rps=arrivals / 15, running=running, lasting_s=lasting_s, window_s=15.0)
     assert load == pytest.approx(expected)
 
 
 def test_an_unknown_rate_is_none_to_size_for() -> None:
-    assert load_rps(short(0.0), 6.0, short_rps=UNKNOWN, lasting_s=60.0, window_s=15.0) is UNKNOWN
+    assert load_rps(short(0.0), 6.0, short_rps=UNKNOWN, running=9.0, lasting_s=60.0, window_s=15.0) is UNKNOWN
