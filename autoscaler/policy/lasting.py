@@ -8,8 +8,8 @@ that still run of requests of that age, where lengths are about exponential. Wit
 averaged, and with answers that are short against a tick hardly anything.
 
 Lengths are told when requests have ended. Where answers grow longer than they were, more requests run at a time than
-the felt rate explains, and that shows first: by Little's law (Operations Research 9, 1961) as many requests a second are
-to be served as run, over the time that each would stay at the pace of a replica that is loaded as it may be.
+the felt rate explains, and that shows first: by Little's law (Operations Research 9, 1961) as many requests a second
+are to be served as run, over the time that each would stay at the pace of a replica that is loaded as it may be.
 """
 
 from __future__ import annotations
