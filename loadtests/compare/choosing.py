@@ -28,6 +28,7 @@ _PEAK_SHARE = 0.8
 _BOUNDS_OVER_PEAK = 1.25
 # A setting far outside what is swept is a slip: a percentage for a share, say.
 _KNOB_OVER_SWEPT = 10
+_GRACE_S = 60.0
 _NAMES = {
     "static": "static peak",
     "hpa": "HPA, request rate",
@@ -73,6 +74,7 @@ def study_of(choice: Choice) -> Study:
     _check(choice)
     text = SHIPPED.text if choice.config is None else _text(choice.config)
     service = _service(text, source=str(choice.config or "the shipped defaults"))
+    drain_s = _drain_s(text, service)
     workloads = [_cut(_workload(word), choice.days) for word in choice.traces]
     for workload in workloads:
         if not 0 <= choice.warmup_s < workload.duration_s or choice.warmup_s % 1:
@@ -83,7 +85,7 @@ def study_of(choice: Choice) -> Study:
     boots_s = choice.boots_s or (service.startup_s,)
     bounds = service.bounds if choice.peak_replicas is None else _bounds_over(choice.peak_replicas)
     cases = [
-        _case(workload, boot_s, service=service, bounds=bounds, choice=choice)
+        _case(workload, boot_s, service=service, bounds=bounds, drain_s=drain_s, choice=choice)
         for workload in workloads
         for boot_s in boots_s
     ]
@@ -177,7 +179,9 @@ def _cut(workload: AnyWorkload, days: tuple[float, float] | None) -> AnyWorkload
         ) from None
 
 
-def _case(workload: AnyWorkload, boot_s: float, *, service: Service, bounds: Bounds, choice: Choice) -> Case:
+def _case(
+    workload: AnyWorkload, boot_s: float, *, service: Service, bounds: Bounds, drain_s: float, choice: Choice
+) -> Case:
     peak = choice.peak_replicas
     model = _engine_parts(service)
     if choice.engine or (choice.engine is None and model is not None):
@@ -203,6 +207,7 @@ def _case(workload: AnyWorkload, boot_s: float, *, service: Service, bounds: Bou
                 shape=shape,
                 curve=dataclasses.replace(found.curve, begin_s=choice.warmup_s),
                 service_s=found.service_s,
+                drain_s=drain_s,
             ),
         )
     if choice.capacity_rps is None:
@@ -265,6 +270,12 @@ def _service(text: str, *, source: str) -> Service:
     if not settings.services:
         raise ChoiceError(f"{source}: has no services; a comparison runs the first one of them")
     return settings.settled(()).services[0]
+
+
+def _drain_s(text: str, service: Service) -> float:
+    """The configured grace period. In a cluster it is the pods' own, which isn't configured here: the default then."""
+    templates = load_text(text.encode(), source="the configuration", folder=Path()).settings.templates
+    return next((each.grace_period_s for each in templates if each.service == service.id), _GRACE_S)
 
 
 def _changed(text: str, tried: Sequence[str]) -> list[OurPolicy]:

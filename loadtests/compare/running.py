@@ -31,6 +31,8 @@ from loadtests.workloads.workload import SecondCounts
 
 # Of the fluid model, which knows no tokens: how long a request is served once it is out of the queue.
 FLUID_SERVICE_S = 5.0
+# Long enough for that.
+FLUID_DRAIN_S = 60.0
 # Of its KV cache, by a replica of a fluid fleet that serves what it can: rivals that go by the cache see it fill.
 _FLUID_KV_FRACTION = 0.8
 _STEP_S = 15.0
@@ -142,6 +144,7 @@ def _setup(run: Run, counts: SecondCounts) -> Setup:
         serving = EngineServing(
             requests=case.workload.requests(run.seed), times=case.engine.times, shape=case.engine.shape
         )
+    drain_s = FLUID_DRAIN_S if case.engine is None else case.engine.drain_s
     read_by_itself = isinstance(run.policy, OurPolicy)
     return Setup(
         serving=serving,
@@ -151,6 +154,7 @@ def _setup(run: Run, counts: SecondCounts) -> Setup:
         initial=initial_replicas(case, counts.arrivals),
         scraping=Scraping() if read_by_itself or not case.metric_lag_s else _served(case.metric_lag_s),
         warmup_s=float(case.warmup_s),
+        drain_limit_s=drain_s,
         record_s=_STEP_S,
     )
 

@@ -61,7 +61,8 @@ class EngineTrace(ScoredTrace):
     def config(self) -> str:
         """The configuration: nothing but what has to be given, and what the engine is."""
         slo = f"{{ttft: {self.ttft}, itl: {self.itl}}}"
-        serving = f"command: 'serve --port {{port}}', stepTime: {{profile: {self.profile}}}"
+        # Answers of reasoning models take minutes.
+        serving = f"command: 'serve --port {{port}}', gracePeriod: 10m, stepTime: {{profile: {self.profile}}}"
         return f"services: [{{name: service, slo: {slo}, {serving}}}]\n"
 
 
@@ -126,6 +127,7 @@ the day. Made by
 - In SLO is a request whose time to first token and mean gap between tokens both are: within 2 s and 50 ms on an L40S,
   and within 5 s and 100 ms on an H100 for Mooncake. {target:.2%} are promised. Late, lost, refused and unfinished
   requests are misses. All replicas are paid from order to end. Arrivals are open loop.
+- A replica that is given up finishes what it has, within ten minutes (`gracePeriod`); what takes longer is lost.
 - The busiest minute needs {peak:g} replicas of {most}. Means of {seeds}. Costs within 1 % are a tie.
 """
 

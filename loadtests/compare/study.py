@@ -17,12 +17,15 @@ FLUID_TTFT_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EngineModel:
-    """A simulated engine, what was measured of a fleet of them, and how long a request is served there."""
+    """A simulated engine, what was measured of a fleet of them, and how long a request is served there. ``drain_s``:
+    how long a replica that is given up may go on with what it has; then it is lost.
+    """
 
     times: StepTimes
     shape: EngineShape
     curve: MissCurve
     service_s: float
+    drain_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,7 +72,11 @@ class Case:
     def fingerprint(self) -> str:
         """A text that differs wherever a run of this case would."""
         engine = self.engine
-        told = "fluid" if engine is None else repr((engine.times, engine.shape, round(engine.service_s, 6)))
+        told = (
+            "fluid"
+            if engine is None
+            else repr((engine.times, engine.shape, round(engine.service_s, 6), engine.drain_s))
+        )
         parts = (
             self.workload.fingerprint,
             self.boot_s,

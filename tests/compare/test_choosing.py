@@ -81,8 +81,18 @@ def test_engines_are_measured_where_the_configuration_tells_them(choice: Choice,
     within = case.engine.curve.missed(case.engine.curve.loads_rps[:1])
     assert within[0] <= 0.05
     assert case.engine.curve.shares[-1] > 0.05
+    assert case.engine.drain_s == 60
     with pytest.raises(ChoiceError, match="needs the service's stepTime"):
         study_of(dataclasses.replace(choice, engine=True))
+
+
+def test_replicas_of_engines_drain_for_the_configured_grace_period(choice: Choice, tmp_path: Path) -> None:
+    plain, patient = tmp_path / "plain.yaml", tmp_path / "patient.yaml"
+    plain.write_text(ENGINE)
+    patient.write_text(ENGINE + "    gracePeriod: 10m\n")
+    cases = [study_of(dataclasses.replace(choice, config=config)).cases[0] for config in (plain, patient)]
+    assert [each.engine.drain_s for each in cases if each.engine is not None] == [60, 600]
+    assert cases[0] != cases[1]
 
 
 @pytest.mark.parametrize(
