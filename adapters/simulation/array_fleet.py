@@ -54,7 +54,8 @@ class ArrayFleet(ABC):
         if requests.duration_s > _LONGEST_S:
             raise ValueError(f"a run lasts at most {_LONGEST_S:g} s, got {requests.duration_s:g} s")
         self._bounds = (
-            *(TTFT_BOUNDS_S, ITL_BOUNDS_S, REQUEST_BOUNDS_S, REQUEST_BOUNDS_S, LENGTH_BOUNDS, LENGTH_BOUNDS),
+            *(TTFT_BOUNDS_S, ITL_BOUNDS_S, REQUEST_BOUNDS_S, REQUEST_BOUNDS_S, ITL_BOUNDS_S),
+            *(LENGTH_BOUNDS, LENGTH_BOUNDS),
             _with_threshold(TTFT_BOUNDS_S, slo.ttft_s),
             _with_threshold(ITL_BOUNDS_S, slo.itl_s),
             _with_threshold(GATE_E2E_BOUNDS_S, slo.e2e_s),
@@ -210,9 +211,9 @@ class ArrayFleet(ABC):
         state = self._arrays.state[row]
         spans = state[layout.REPLICA_COLUMNS :].reshape(-1, layout.SPAN)
         sums = state[layout.SUMS : layout.SUMS + layout.REPLICA_KINDS].tolist()
-        # All six at once, as the floats that readings are made of: pages are what runs with a controller make most of.
+        # All at once, as the floats that readings are made of: pages are what runs with a controller make most of.
         reached = np.cumsum(spans, axis=1, dtype=np.float64)
-        units = (NANOSECONDS, NANOSECONDS, NANOSECONDS, NANOSECONDS, 1, 1)
+        units = (*[NANOSECONDS] * 5, 1, 1)
         return [
             BucketCounts(bounds, reached[kind, : len(bounds)], int(reached[kind, len(bounds)]), sums[kind] / unit)
             for kind, (bounds, unit) in enumerate(zip(self._bounds[: layout.REPLICA_KINDS], units, strict=True))

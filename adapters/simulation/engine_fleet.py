@@ -42,7 +42,7 @@ class EngineFleet(ArrayFleet):
         """See ``ServingFleet``."""
         row = self._row(replica)
         state = self._arrays.state[row, : layout.REPLICA_COLUMNS].tolist()
-        ttft, itl, e2e, queue_time, prompt_length, output_length = self._replica_histograms(row)
+        ttft, itl, e2e, queue_time, request_itl, prompt_length, output_length = self._replica_histograms(row)
         is_prefilling = state[layout.PARTIAL] != layout.NONE
         return ReplicaPage(
             waiting=state[layout.WAITING],
@@ -60,6 +60,7 @@ class EngineFleet(ArrayFleet):
             itl=itl,
             e2e=e2e,
             queue_time=queue_time,
+            request_itl=request_itl,
             prompt_length=prompt_length,
             output_length=output_length,
         )

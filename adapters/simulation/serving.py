@@ -63,8 +63,9 @@ class ReplicaPage:
     None: this model of a replica doesn't know it. ``waiting``, ``running``: requests now. ``arrived``: requests routed
     here; ``first_tokens``: of them, those past their first token. ``prompt_tokens``: of prompts whose first prefill is
     done. ``steps``: engine steps. ``itl`` is the gap before each token but the first, ``ttft`` observed at the first
-    token, ``e2e``, ``queue_time`` and the lengths at the finish. Of a batch server ``exec_count``: executions;
-    ``exec_items``: their items; ``exec_sum_s``: over finished requests, the time of the execution each was part of.
+    token; ``e2e``, ``queue_time``, the lengths and ``request_itl`` at the finish: a request's mean gap, 0 where it has
+    one token. Of a batch server ``exec_count``: executions; ``exec_items``: their items; ``exec_sum_s``: over finished
+    requests, the time of the execution each was part of.
     """
 
     waiting: float
@@ -82,6 +83,7 @@ class ReplicaPage:
     itl: BucketCounts | None = None
     e2e: BucketCounts | None = None
     queue_time: BucketCounts | None = None
+    request_itl: BucketCounts | None = None
     prompt_length: BucketCounts | None = None
     output_length: BucketCounts | None = None
     exec_count: float | None = None

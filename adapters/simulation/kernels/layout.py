@@ -54,14 +54,14 @@ LATEST_FINISH, CLOSED_AT = 20, 21
 EXECUTIONS, ITEMS, EXECUTION_NS = 22, 23, 24
 TOKENS = 25  # beside the sums, which change as often
 SUMS: Final = 26  # of each kind of histogram; of times in nanoseconds
-REPLICA_COLUMNS: Final = 32
+REPLICA_COLUMNS: Final = 40
 
 # The buckets of the histograms follow, SPAN columns for each kind.
 SPAN: Final = 32
-TTFT, ITL, E2E, QUEUE, PROMPT_LENGTH, OUTPUT_LENGTH = 0, 1, 2, 3, 4, 5
-REPLICA_KINDS: Final = 6
-GATE_TTFT, GATE_ITL, GATE_E2E = 6, 7, 8
-KINDS: Final = 9
+TTFT, ITL, E2E, QUEUE, REQUEST_ITL, PROMPT_LENGTH, OUTPUT_LENGTH = 0, 1, 2, 3, 4, 5, 6
+REPLICA_KINDS: Final = 7
+GATE_TTFT, GATE_ITL, GATE_E2E = 7, 8, 9
+KINDS: Final = 10
 STATE_COLUMNS: Final = REPLICA_COLUMNS + REPLICA_KINDS * SPAN
 NANOSECOND: Final = 1000
 

@@ -35,6 +35,7 @@ from adapters.simulation.kernels.layout import (
     PROMPT_TOKENS,
     QUEUE,
     REPLICA_COLUMNS,
+    REQUEST_ITL,
     REQUEST_MASK,
     ROUTED,
     SCHEDULED,
@@ -151,8 +152,11 @@ def _count_finish(fleet: FleetArrays, row: int, request: int) -> None:
     observe(fleet, row, OUTPUT_LENGTH, output, 1)
     first = fleet.got[request, FIRST]
     decoding = now - first
+    gap = 0  # of one token, as vLLM counts it (vllm-project/vllm, vllm/v1/metrics/stats.py)
     if output > 1:
-        observe_at_gate(fleet, GATE_ITL, decoding // (output - 1))
+        gap = decoding // (output - 1)
+        observe_at_gate(fleet, GATE_ITL, gap)
+    observe(fleet, row, REQUEST_ITL, gap, NANOSECOND)
     # Mean gap <= threshold, without a division.
     is_fast = fleet.engine[SLO_ITL] >= decoding or decoding <= fleet.engine[SLO_ITL] * (output - 1)
     is_prompt = first - fleet.asked[request, AT] <= fleet.engine[SLO_TTFT]

@@ -14,7 +14,7 @@ from adapters.simulation.requests import Requests
 from adapters.simulation.serving import BucketCounts
 from adapters.simulation.step_times import PICOSECONDS, picoseconds
 from autoscaler.domain.service import Slo
-from tests.simulation.engine.step_by_step import Engine, jobs_of
+from tests.simulation.engine.step_by_step import Engine, Job, jobs_of
 from tests.simulation.engine.workloads import CASES, random_requests
 
 
@@ -62,9 +62,16 @@ def test_page_counts_what_the_engine_has_done_so_far(name: str) -> None:
         _assert_counts(page.itl, [gap / PICOSECONDS for job in seen for gap in job.gaps])
         _assert_counts(page.e2e, [((job.finish or 0) - job.arrived) / PICOSECONDS for job in done])
         _assert_counts(page.queue_time, [((job.scheduled or 0) - job.arrived) / PICOSECONDS for job in done])
+        _assert_counts(page.request_itl, [_mean_gap(job) / PICOSECONDS for job in done])
         _assert_counts(page.prompt_length, [job.prompt for job in done])
         _assert_counts(page.output_length, [job.output for job in done])
     assert page.completed == len(jobs)
+
+
+def _mean_gap(job: Job) -> int:
+    assert job.first is not None
+    assert job.finish is not None
+    return (job.finish - job.first) // (job.output - 1) if job.output > 1 else 0
 
 
 def _run(engine: Engine, *, before: int) -> None:

@@ -35,6 +35,7 @@ def vllm_page(page: ReplicaPage, *, started_s: float, cpu_s: float) -> bytes:
     for name, counts in (
         ("time_to_first_token_seconds", page.ttft),
         ("inter_token_latency_seconds", page.itl),
+        ("request_time_per_output_token_seconds", page.request_itl),
         ("e2e_request_latency_seconds", page.e2e),
         ("request_queue_time_seconds", page.queue_time),
         ("request_prompt_tokens", page.prompt_length),
