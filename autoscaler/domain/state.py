@@ -52,7 +52,8 @@ class BatchLoad:
 class VariantLoad:
     """What the observed replicas of one variant did in one tick, summed over them.
 
-    ``running`` and ``waiting`` are the sums of the gauges at its end. ``saturated``: each had requests waiting.
+    ``running`` and ``waiting`` are the sums of the gauges at its end. ``saturated``: each had requests waiting, at its
+    begin and at its end.
     ``kv_tokens``: in the KV caches at its end, as far as the engines tell. ``batches``: None where they are no batch
     servers.
     """

@@ -187,7 +187,9 @@ def _load(variant: str, group: Sequence[Progress]) -> VariantLoad:
         kv_tokens += or_none(done.reading.kv_tokens)
         queued = or_none(done.reading.waiting)
         waiting += queued
-        saturated = saturated and queued > 0
+        # One look finds a request that waits for its prefill, now and then; a queue that lasts is there at both ends.
+        before = 0.0 if done.earlier is None else or_none(done.earlier.waiting)
+        saturated = saturated and queued > 0 and before > 0
     return VariantLoad(
         variant=variant,
         replicas=len(group),
