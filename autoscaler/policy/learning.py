@@ -23,6 +23,8 @@ from autoscaler.ports import MeasuredRate, Models
 
 _HOURS = 168
 _HOUR_S = 3600.0
+# A KV cache that holds less than this part of what its requests' lengths come to holds something for several of them.
+_NOTHING_IN_COMMON = 0.7
 
 
 def fresh(service: Service, models: Models, params: Params) -> ServiceState:
@@ -223,10 +225,12 @@ def _sampled(
         load, span_s = total
         none = Unknown(UnknownReason.NO_OBSERVATIONS)
         running = load.running / load.replicas
-        # Lengths are told when requests have ended, so those of requests that last longer than before by the cache
-        # first; and the cache holds what several have in common once.
-        held = load.kv_tokens / load.replicas
-        context: Measured = none if isinstance(shape, Unknown) else max(running * shape.context, held)
+        context: Measured = none
+        if not isinstance(shape, Unknown):
+            # The cache tells what is in the batch now, lengths only what was in requests that have ended. But it holds
+            # once what several have in common.
+            by_lengths, held = running * shape.context, load.kv_tokens / load.replicas
+            context = held if held > _NOTHING_IN_COMMON * by_lengths else by_lengths
         sample = LoadSample(
             at_s=now_s,
             itl_s=load.itl_sum_s / load.itl_count if load.itl_count > 0 else none,

@@ -1,4 +1,4 @@
-"""The tokens that a batch holds: by the lengths of requests that have ended, or by the KV cache where it holds more."""
+"""The tokens that a batch holds: by the KV cache, or by the lengths of requests that have ended."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Told(KnownCapacity):
         # Ten run, of 100 tokens of prompt and 100 of answer each, all alike: 100 + 50.
         pytest.param(0.01, 100_000.0, 1500.0, id="less in the cache: what several have in common"),
         pytest.param(0.04, 100_000.0, 4000.0, id="more in the cache: they last longer than those before"),
+        pytest.param(0.012, 100_000.0, 1200.0, id="somewhat less: they are shorter"),
         pytest.param(0.04, ABSENT, 1500.0, id="a cache of unknown size"),
         pytest.param(ABSENT, 100_000.0, 1500.0, id="a cache that is not told"),
     ],
