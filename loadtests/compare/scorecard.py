@@ -92,7 +92,8 @@ start-up times, limits and seeds. Made by
 
 - **Ours** is the real controller on simulated time, with nothing tuned. A rival is shown at its **default** and at its
   **best** setting: the cheapest that keeps the promise, chosen after the fact on the very same traffic, as nobody can
-  beforehand. It is searched for on the first seed, and judged with its neighbours on all. "-": no setting tried keeps
+  beforehand. It is searched for on the first seed, over {knobs} settings of its range and then {refine} times halfway
+  to the neighbours of the best so far; it and those around it are judged on all seeds. "-": no setting tried keeps
   the promise.
 - **Cost** is in parts of the bound **B60**: what a fleet costs that knows all traffic beforehand, has the replicas that
   each minute's mean rate needs, and keeps or restarts each at the least cost. It is no strict bound (a fleet may let
@@ -119,7 +120,8 @@ the day. Made by
 
 - **Ours** is the real controller on simulated time, told nothing but the engine's profile: it learns from the engines'
   pages what a replica bears. A rival is told the largest load at which the promise is kept with the trace's lengths
-  taken together, and is shown at its **default** and at its **best** setting, chosen after the fact.
+  taken together, and is shown at its **default** and at its **best** setting, chosen after the fact: the best of
+  {knobs} settings of its range and of {refine} rounds halfway to the neighbours of the best so far.
 - **Cost** is in parts of the bound **B_slo**: the cheapest fleet that knows all traffic beforehand and misses just what
   is allowed, by misses at steady loads, measured for the lengths of every stretch of an hour or more.
   Measured on ten replicas: where a few very long prompts decide, a larger fleet evens them out better, and may cost
@@ -175,6 +177,8 @@ def page(done: Sequence[tuple[ScoredTrace, Comparison]], *, command: str) -> str
         peak=PEAK_REPLICAS if cases[0].engine is None else ENGINE_PEAK_REPLICAS,
         most=cases[0].bounds.max_replicas,
         target=study.target,
+        knobs=study.knob_values,
+        refine=study.refinements,
         seeds="1 seed" if seeds == 1 else f"{seeds} seeds",
     )
     weekly = [found for trace, compared in done if trace.weekly for found in compared.findings]

@@ -20,7 +20,8 @@ SHARE_SLACK = 0.0005
 class Standing:
     """Means over the seeds of one policy with one setting on one case.
 
-    ``ratio``: GPU-hours in parts of the bound. ``missed``: share of the requests. ``worst_share``: of the seeds.
+    ``ratio``: GPU-hours in parts of the bound; ``least_ratio``, ``most_ratio``, ``worst_share``: of single seeds.
+    ``missed``: share of the requests.
     """
 
     case: str
@@ -32,6 +33,8 @@ class Standing:
     gpu_hours: float
     bound_hours: float
     ratio: float
+    least_ratio: float
+    most_ratio: float
     changes_per_hour: float
     ttft_p99_s: float | None
 
@@ -84,6 +87,8 @@ def _standing(records: Sequence[Record]) -> Standing:
         gpu_hours=sum(record.gpu_hours for record in records) / count,
         bound_hours=sum(record.bound_hours for record in records) / count,
         ratio=sum(record.ratio for record in records) / count,
+        least_ratio=min(record.ratio for record in records),
+        most_ratio=max(record.ratio for record in records),
         changes_per_hour=sum(record.changes / record.hours for record in records) / count,
         ttft_p99_s=sum(waits) / len(waits) if waits else None,
     )

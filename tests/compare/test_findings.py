@@ -26,6 +26,8 @@ def stood(policy: str, hours: float, share: float, knob: float | None = None, ca
         gpu_hours=hours,
         bound_hours=100.0,
         ratio=hours / 100,
+        least_ratio=hours / 100,
+        most_ratio=hours / 100,
         changes_per_hour=5.0,
         ttft_p99_s=None,
     )
@@ -67,6 +69,15 @@ def test_the_nearest_rival_is_told(best: Standing, note: str) -> None:
 def test_a_broken_promise_of_ours_is_told_and_is_no_win() -> None:
     notes = "\n".join(found(HPA, STATIC, ours=(90, 0.97)).notes)
     assert "missed the promise by 2.00 points" in notes
+
+
+def test_the_spread_of_several_seeds_is_told_and_of_one_is_not() -> None:
+    ours = stood("ours", 110, 0.992)
+    spread = dataclasses.replace(ours, seeds=3, least_ratio=1.05, most_ratio=1.17, worst_share=0.989)
+    asked = {"case": "week", "bound_name": "B60", "target": 0.99, "baseline": BASELINE, "defaults": DEFAULTS}
+    told = case_findings([spread, HPA, STATIC], **asked).notes  # type: ignore[arg-type]
+    assert "Single seeds: 1.050 to 1.170 times the bound, at least 98.90% in SLO." in told
+    assert not any("Single seeds" in note for note in found(HPA, STATIC).notes)
 
 
 def test_rivals_that_never_keep_the_promise_are_named() -> None:
