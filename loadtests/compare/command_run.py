@@ -14,6 +14,7 @@ from loadtests.compare.choosing import Choice, ChoiceError, study_of
 from loadtests.compare.comparing import compare, write_files
 from loadtests.compare.executing import BackendError
 from loadtests.compare.exports import to_json
+from loadtests.compare.running import RunError
 from loadtests.compare.view import comparison_view
 
 
@@ -25,7 +26,7 @@ def compare_and_show(choice: Choice, *, out: Path, jobs: int, backend: str, outp
     try:
         out.mkdir(parents=True, exist_ok=True)
         compared = compare(study_of(choice), runs_folder=out / "runs", jobs=jobs, backend=backend, console=told)
-    except (ChoiceError, BackendError) as error:
+    except (ChoiceError, BackendError, RunError) as error:
         fail(str(error))
     except OSError as error:
         fail(f"--out {out}: {error.strerror or error}")

@@ -102,6 +102,10 @@ def _with_engine(told: Facts, case: Case, engine: EngineModel) -> Facts:
     )
 
 
+class RunError(Exception):
+    """A case can't be run as it was asked for."""
+
+
 @functools.lru_cache(maxsize=2)
 def _drawn(case: Case, seed: int) -> _Drawn:
     """Drawn once for the runs of a case that follow one another in a process; they are ordered so."""
@@ -110,13 +114,17 @@ def _drawn(case: Case, seed: int) -> _Drawn:
     if case.engine is None:
         bound = b60(scored.arrivals, capacity_rps=case.capacity_rps, boot_s=case.boot_s, min_replicas=1)
         return _Drawn(counts, scored, bound.replica_hours)
-    soft = b_slo(
-        scored.arrivals,
-        case.engine.curve,
-        boot_s=case.boot_s,
-        max_replicas=case.bounds.max_replicas,
-        allowed=1 - case.slo.share,
-    )
+    most = case.bounds.max_replicas
+    try:
+        soft = b_slo(
+            scored.arrivals, case.engine.curve, boot_s=case.boot_s, max_replicas=most, allowed=1 - case.slo.share
+        )
+    except ValueError as error:
+        raise RunError(
+            f"{case.name}: maxReplicas is {most}, and even a fleet that knows all traffic beforehand can't keep "
+            f"{case.slo.share:.2%} in SLO with so few: {error}. "
+            "Raise maxReplicas, or scale the traffic with --peak-replicas."
+        ) from error
     return _Drawn(counts, scored, soft.replica_hours)
 
 

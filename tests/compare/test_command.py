@@ -81,3 +81,15 @@ def test_a_folder_that_can_not_be_written_is_told(tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, ["compare", "--trace", "steps:1x60", "--out", str(tmp_path / "file" / "out")])
     assert answer.exit_code == 2
     assert f"--out {tmp_path / 'file' / 'out'}: Not a directory" in answer.stderr
+
+
+def test_more_traffic_than_all_replicas_bear_is_told_with_its_case_and_key(tmp_path: Path) -> None:
+    engine = "command: 'serve --port {port}', stepTime: {profile: l40s/Meta-Llama-3.1-8B/tp1}"
+    config = tmp_path / "mine.yaml"
+    config.write_text(f"services: [{{name: chat, maxReplicas: 2, slo: {{ttft: 2s, itl: 50ms}}, {engine}}}]\n")
+    few = ("--trace", "steps:30x120,40x120", "--config", str(config), "--capacity", "5", "--boot", "30", "--jobs", "1")
+    answer = CliRunner().invoke(app, ["compare", *few, "--policy", "static", "--out", str(tmp_path / "out")])
+    assert answer.exit_code == 2
+    assert "Traceback" not in answer.output
+    for words in ("steps", "maxReplicas is 2", "99.00% in SLO", "--peak-replicas"):
+        assert words in answer.stderr.replace("\n", " ")
