@@ -26,17 +26,18 @@ class Told(KnownCapacity):
 
 
 @pytest.mark.parametrize(
-    ("fraction", "capacity", "expected"),
+    ("engine", "fraction", "capacity", "expected"),
     [
         # Ten run, of 100 tokens of prompt and 100 of answer each, all alike: 100 + 50.
-        pytest.param(0.01, 100_000.0, 1500.0, id="less in the cache: what several have in common"),
-        pytest.param(0.04, 100_000.0, 4000.0, id="more in the cache: they last longer than those before"),
-        pytest.param(0.012, 100_000.0, 1200.0, id="somewhat less: they are shorter"),
-        pytest.param(0.04, ABSENT, 1500.0, id="a cache of unknown size"),
-        pytest.param(ABSENT, 100_000.0, 1500.0, id="a cache that is not told"),
+        pytest.param("vllm", 0.01, 100_000.0, 1500.0, id="less in the cache: what several have in common"),
+        pytest.param("vllm", 0.04, 100_000.0, 4000.0, id="more in the cache: they last longer than those before"),
+        pytest.param("vllm", 0.012, 100_000.0, 1200.0, id="somewhat less: they are shorter"),
+        pytest.param("vllm", 0.04, ABSENT, 1500.0, id="a cache of unknown size"),
+        pytest.param("vllm", ABSENT, 100_000.0, 1500.0, id="a cache that is not told"),
+        pytest.param("tgi", 0.04, 100_000.0, 1500.0, id="a cache that is reserved ahead"),
     ],
 )
-def test_what_ten_running_requests_hold(fraction: Measured, capacity: Measured, expected: float) -> None:
+def test_what_ten_running_requests_hold(engine: str, fraction: Measured, capacity: Measured, expected: float) -> None:
     told = Told(rps=10.0)
     world = World(models=replace(models(), capacity=told))
     world.start(2)
@@ -46,7 +47,9 @@ def test_what_ten_running_requests_hold(fraction: Measured, capacity: Measured, 
         engines: dict[str, EngineReading | Unknown] = {}
         for name, reading in world.observations().engines.items():
             assert isinstance(reading, EngineReading)
-            engines[name] = replace(reading, running=10.0, kv_fraction=fraction, kv_capacity_tokens=capacity)
+            engines[name] = replace(
+                reading, engine=engine, running=10.0, kv_fraction=fraction, kv_capacity_tokens=capacity
+            )
         world.reconcile()
         world.decide(Observations(at_s=world.now_s, engines=engines, gateways={}))
     assert told.contexts[-1] == pytest.approx(expected)
