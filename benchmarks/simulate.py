@@ -1,8 +1,8 @@
 """How fast fleets of engines are simulated: `python -m benchmarks.simulate`.
 
 Requests per second of CPU time, by engine, lengths, fleet and load (a share of the rate at which the mean step time
-would grow without end); the better of two runs. Then a day of 5 M requests with everything read every 15 s, as a
-controller does.
+would grow without end); the better of two runs. Then a day of 5 M requests: with everything read every 15 s, and with
+the real controller, which decides every 15 s.
 """
 
 from __future__ import annotations
@@ -12,12 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from adapters.simulation.delays import Fixed
 from adapters.simulation.engine_fleet import EngineFleet
+from adapters.simulation.replicas import ReplicaKind
 from adapters.simulation.requests import Requests
 from adapters.simulation.step_times import EngineShape, StepTimes
-from autoscaler.domain.service import Slo
+from autoscaler.domain.service import Bounds, Slo
 from loadtests.digest import shipped
 from loadtests.lengths import LengthQuantiles, lognormal_lengths
+from loadtests.simulation.ours import Ours
+from loadtests.simulation.run import simulate
+from loadtests.simulation.setup import EngineServing, Setup
 from predictors.profiles import find_profile
 
 CHUNKS = {"l40s": 2048, "h100": 8192}
@@ -125,6 +130,31 @@ def day_with_pages(engine: Engine, lengths: Lengths) -> str:
     return f"{replicas} replicas: {time.process_time() - began_s:.1f} s of CPU time"
 
 
+def day_with_controller(engine: Engine, lengths: Lengths) -> str:
+    """The same day under the shipped controller, told nothing but the engine's profile."""
+    rate_rps = DAY_REQUESTS / DAY_S
+    replicas = int(np.ceil(rate_rps / (0.6 * saturation_rps(engine, lengths))))
+    setup = Setup(
+        serving=EngineServing(
+            requests=poisson(engine, lengths, rate_rps=rate_rps, size=DAY_REQUESTS),
+            times=StepTimes.of_seconds(c_s=engine.c_s, d_s=engine.d_s, e_s=engine.e_s, a_s=engine.a_s),
+            shape=engine.shape,
+        ),
+        slo=SLO,
+        bounds=Bounds(min_replicas=1, max_replicas=4 * replicas),
+        kinds=(ReplicaKind(startup=Fixed(60.0)),),
+        initial=replicas,
+    )
+    profile = f"{engine.gpu if engine.gpu != 'h100' else 'h100_sxm'}/Meta-Llama-3.1-8B/tp1"
+    serving = f"command: 'serve --port {{port}}', stepTime: {{profile: {profile}}}"
+    ours = Ours(text=f"services: [{{name: service, slo: {{ttft: 2s, itl: 50ms}}, {serving}}}]\n")
+    began_s = time.process_time()
+    result = simulate(setup, ours, seed=1)
+    took_s = time.process_time() - began_s
+    share = 1 - result.score.missed / result.score.requests
+    return f"{result.gpu_hours / 24:.1f} replicas on average, {share:.2%} in SLO: {took_s:.1f} s of CPU time"
+
+
 def main() -> None:
     """Print the tables."""
     kinds = kinds_of_lengths()
@@ -146,6 +176,9 @@ def main() -> None:
     print(f"a day of {DAY_REQUESTS:,} conversations, pages read every {TICK_S:g} s")
     for gpu in CHUNKS:
         print(f"  8B {gpu}, {day_with_pages(engine_on(gpu), kinds[0])}", flush=True)
+    print("the same day with the real controller")
+    for gpu in CHUNKS:
+        print(f"  8B {gpu}, {day_with_controller(engine_on(gpu), kinds[0])}", flush=True)
 
 
 if __name__ == "__main__":
