@@ -35,6 +35,7 @@ GATE_E2E_BOUNDS_S = (0.01, 0.05, 0.1, 0.2, *REQUEST_BOUNDS_S)
 # fmt: on
 
 NANOSECONDS = PICOSECONDS // layout.NANOSECOND
+_UNITS = (*[NANOSECONDS] * 5, 1, 1)  # of the sums of a replica's histograms
 _LINE = 8  # numbers in a cache line
 _LONGEST_S = 90 * 86_400.0  # well within 64 bits of picoseconds
 
@@ -212,11 +213,10 @@ class ArrayFleet(ABC):
         spans = state[layout.REPLICA_COLUMNS :].reshape(-1, layout.SPAN)
         sums = state[layout.SUMS : layout.SUMS + layout.REPLICA_KINDS].tolist()
         # All at once, as the floats that readings are made of: pages are what runs with a controller make most of.
-        reached = np.cumsum(spans, axis=1, dtype=np.float64)
-        units = (*[NANOSECONDS] * 5, 1, 1)
+        reached = np.cumsum(spans, axis=1, dtype=np.float64).tolist()
         return [
-            BucketCounts(bounds, reached[kind, : len(bounds)], int(reached[kind, len(bounds)]), sums[kind] / unit)
-            for kind, (bounds, unit) in enumerate(zip(self._bounds[: layout.REPLICA_KINDS], units, strict=True))
+            BucketCounts(bounds, tuple(counts[: len(bounds)]), int(counts[len(bounds)]), total / unit)
+            for bounds, counts, total, unit in zip(self._bounds, reached, sums, _UNITS, strict=False)
         ]
 
     def _histogram(self, kind: int, span: Integers, total: float) -> BucketCounts:

@@ -49,7 +49,10 @@ class _Told(NamedTuple):
 
     def missed(self) -> float:
         """New observations beyond the threshold."""
-        new, share = sums_since(self.now, self.then), self.in_time()
+        if self.threshold_s is None:
+            return 0.0
+        new = sums_since(self.now, self.then)
+        share = share_since(self.now, self.then, new, self.threshold_s)
         return 0.0 if new is None or share is None else new.number * (1 - share)
 
 
