@@ -98,7 +98,9 @@ def test_rates_are_added_to_the_json_on_one_line() -> None:
 def test_the_command_looks_until_it_is_interrupted() -> None:
     with EmulatorProcess("--page-of", "triton", "--step-base-ms", "1") as engine:
         engine.await_status("/health", 200)
-        main = "from autoscaler.cli import main; main()"
+        # As from a terminal: what a shell runs in the background has interrupts ignored, and its children as well.
+        heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+        main = f"{heard}; from autoscaler.cli import main; main()"
         command = [sys.executable, "-c", main, "read", f"{engine.url}/metrics", "--watch", "0.5", "--output", "json"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
             assert watching.stdout is not None
