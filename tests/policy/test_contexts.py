@@ -31,7 +31,7 @@ class Told(KnownCapacity):
         # Ten run, of 100 tokens of prompt and 100 of answer each, all alike: 100 + 50.
         pytest.param("vllm", 0.01, 100_000.0, 1500.0, id="less in the cache: what several have in common"),
         pytest.param("vllm", 0.04, 100_000.0, 4000.0, id="more in the cache: they last longer than those before"),
-        pytest.param("vllm", 0.012, 100_000.0, 1200.0, id="somewhat less: they are shorter"),
+        pytest.param("vllm", 0.02, 100_000.0, 1500.0, id="somewhat more: blocks are given out whole"),
         pytest.param("vllm", 0.04, ABSENT, 1500.0, id="a cache of unknown size"),
         pytest.param("vllm", ABSENT, 100_000.0, 1500.0, id="a cache that is not told"),
         pytest.param("tgi", 0.04, 100_000.0, 1500.0, id="a cache that is reserved ahead"),
