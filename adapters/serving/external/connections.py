@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +82,7 @@ class Connections(web.Server):
         self.pre_shutdown()
         await self.shutdown(within_s)
         for transport in transports:
-            transport.abort()
+            _abort(transport)
         await asyncio.sleep(0)  # let them notice
 
     def _make_room(self, newcomer: asyncio.Transport) -> None:
@@ -89,14 +90,14 @@ class Connections(web.Server):
         if self._unproven:
             self._cut_off(next(iter(self._unproven)))
         elif self._direct:
-            self._direct.pop(next(iter(self._direct))).abort()
+            _abort(self._direct.pop(next(iter(self._direct))))
         else:
-            newcomer.abort()
+            _abort(newcomer)
 
     def _cut_off(self, handler: web.RequestHandler) -> None:
         deadline = self._settle(handler)
         if deadline is not None:
-            deadline.transport.abort()
+            _abort(deadline.transport)
 
     def _settle(self, handler: web.RequestHandler) -> _Deadline | None:
         """Its deadline, which counts no more."""
@@ -112,3 +113,13 @@ def _worth_telling(record: logging.LogRecord) -> bool:
 
 
 _log.addFilter(_worth_telling)
+
+
+def _abort(transport: asyncio.Transport) -> None:
+    """End it at once.
+
+    A TLS transport that was closed twice is on its way out; CPython 3.11.2 (Debian 12's) forgets its connection then
+    and fails on it here.
+    """
+    with suppress(AttributeError):
+        transport.abort()
