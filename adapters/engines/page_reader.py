@@ -89,6 +89,7 @@ class PageLayout:
             exec_items=numbers.get("exec_items", NEVER),
             exec_sum_s=numbers.get("exec_sum_s", NEVER),
             steps=numbers.get("steps", NEVER),
+            kv_block_tokens=numbers.get("kv_block_tokens", NEVER),
             request_itl=histograms.get("request_itl", NEVER),
         )
 

@@ -36,6 +36,7 @@ _NUMBERS_OF_THE_ENGINE = (
     ("exec_sum_s", "s"),
     ("steps", "steps"),
     ("kv_capacity_tokens", "tokens"),
+    ("kv_block_tokens", "tokens"),
     ("preemptions", "requests"),
     ("started_s", "s"),
 )

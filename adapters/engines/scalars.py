@@ -95,7 +95,8 @@ def gather_labels(selection: Selection, signal: LabelSignal) -> tuple[Measured, 
             return value, series
         group = without(one.labels, selection.table.repeat_labels)
         by_group[group] = max(value, by_group.get(group, 0.0))
-    return sum(by_group.values()), series
+    values = list(by_group.values())
+    return max(values) if signal.across is Across.MAX else sum(values), series
 
 
 def _out_of_range(series: Series, value: float, upper: float) -> Unknown:

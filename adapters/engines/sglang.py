@@ -20,12 +20,14 @@ from adapters.engines.signals import (
     Alias,
     Derived,
     EngineTable,
+    LabelSignal,
     counter,
     cpu_time,
     gauge,
     histogram,
 )
 from adapters.engines.vllm import arrivals_stock as first_tokens_and_queue
+from adapters.engines.vllm import positive_count
 from autoscaler.domain.reading import MaybeHistogram, Measured, Unknown, UnknownReason
 from autoscaler.domain.service import Engine
 
@@ -40,6 +42,12 @@ def waiting(scalars: Mapping[str, Measured]) -> Measured:
     if isinstance(grammar, Unknown):
         return queue if grammar.reason is UnknownReason.MISSING_SERIES else grammar
     return queue + grammar
+
+
+def kv_block_tokens(labels: Mapping[str, str]) -> Measured:
+    """Tokens of the pages in which the KV cache is given out."""
+    size = positive_count(labels.get("page_size"))
+    return Unknown(UnknownReason.NOT_EXPORTED, "cache_config_info names no page size") if size is None else size
 
 
 def arrivals_stock(scalars: Mapping[str, Measured], histograms: Mapping[str, MaybeHistogram]) -> Measured:
@@ -89,7 +97,11 @@ SGLANG = EngineTable(
         histogram("prompt_length", "prompt_tokens_histogram"),
         histogram("output_length", "generation_tokens_histogram"),
     ),
-    label_signals=(),
+    label_signals=(
+        LabelSignal(
+            name="kv_block_tokens", alias=Alias(name="cache_config_info"), of_labels=kv_block_tokens, across=Across.MAX
+        ),
+    ),
     model_labels=("model_name",),
     repeat_labels=("tp_rank", "pp_rank", "moe_ep_rank", "pid"),
     arrivals=arrivals_stock,

@@ -161,11 +161,12 @@ class CountAndSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelSignal:
-    """A canonical signal that a family carries in its labels; ``of_labels`` reads one series. Series add up."""
+    """A canonical signal that a family carries in its labels; ``of_labels`` reads one series."""
 
     name: str
     alias: Alias
     of_labels: Callable[[Mapping[str, str]], Measured]
+    across: Across = Across.SUM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

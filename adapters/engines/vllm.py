@@ -27,13 +27,19 @@ from autoscaler.domain.service import Engine
 
 def kv_capacity_tokens(labels: Mapping[str, str]) -> Measured:
     """Tokens that one engine's KV cache holds: its own figure, or block size x number of blocks."""
-    own = _count(labels.get("kv_cache_size_tokens"))
+    own = positive_count(labels.get("kv_cache_size_tokens"))
     if own is not None:
         return own
-    block_size, blocks = _count(labels.get("block_size")), _count(labels.get("num_gpu_blocks"))
+    block_size, blocks = positive_count(labels.get("block_size")), positive_count(labels.get("num_gpu_blocks"))
     if block_size is not None and blocks is not None:
         return block_size * blocks
     return Unknown(UnknownReason.NOT_EXPORTED, "cache_config_info names no size")
+
+
+def kv_block_tokens(labels: Mapping[str, str]) -> Measured:
+    """Tokens of the blocks in which the KV cache is given out."""
+    size = positive_count(labels.get("block_size"))
+    return Unknown(UnknownReason.NOT_EXPORTED, "cache_config_info names no block size") if size is None else size
 
 
 def arrivals_stock(scalars: Mapping[str, Measured], histograms: Mapping[str, MaybeHistogram]) -> Measured:
@@ -69,7 +75,7 @@ def arrivals_stock(scalars: Mapping[str, Measured], histograms: Mapping[str, May
     return waiting + max(known)
 
 
-def _count(text: str | None) -> float | None:
+def positive_count(text: str | None) -> float | None:
     """A whole positive number; None for "None" and the like."""
     return float(text) if text is not None and text.isascii() and text.isdigit() and 0 < int(text) < 2**53 else None
 
@@ -115,6 +121,12 @@ VLLM = EngineTable(
     ),
     label_signals=(
         LabelSignal(name="kv_capacity_tokens", alias=Alias(name="cache_config_info"), of_labels=kv_capacity_tokens),
+        LabelSignal(
+            name="kv_block_tokens",
+            alias=Alias(name="cache_config_info"),
+            of_labels=kv_block_tokens,
+            across=Across.MAX,
+        ),
     ),
     model_labels=("model_name", "model"),
     repeat_labels=("tp_rank", "pp_rank", "pid"),

@@ -53,6 +53,7 @@ def token_reading(page: ReplicaPage, *, replica: str, at_s: float, started_s: fl
         prompt_length=NEVER if page.prompt_length is None else page.prompt_length.histogram(),
         output_length=NEVER if page.output_length is None else page.output_length.histogram(),
         heartbeat=alive_s,
+        kv_block_tokens=NEVER if capacity is None else 1.0,
         request_itl=NEVER if page.request_itl is None else page.request_itl.histogram(),
     )
 

@@ -140,6 +140,9 @@ MaybeHistogram = Histogram | Unknown
 _NO_MEANS = Unknown(UnknownReason.NOT_EXPORTED, "no mean gap of a request")
 _NO_STEPS = Unknown(UnknownReason.NOT_EXPORTED, "steps are not counted")
 _NO_HEARTBEAT = Unknown(UnknownReason.NOT_EXPORTED, "no sign of life but the load")
+# Of what a KV cache holds, the part in half-empty blocks above which contexts are not read off it.
+_COARSE = 0.25
+_NO_BLOCKS = Unknown(UnknownReason.NOT_EXPORTED, "no size of cache blocks")
 _NO_BATCH_SERVER = Unknown(UnknownReason.NOT_EXPORTED, "no batch server")
 
 
@@ -154,6 +157,7 @@ class EngineReading:
     ``itl``: gaps between tokens as they are made, where the engine shows these. ``request_itl``: of each request at its
     end, the mean gap between its tokens, which is what a promise on ITL is about; a request of one token has none, and
     counts as 0 or not at all.
+    ``kv_block_tokens``: of an engine whose KV cache holds running requests alone, in blocks of so many tokens.
     ``steps``: a counter that moves while the engine works, of engines that count tokens only when a request finishes.
 
     Of a batch server: ``pending``: requests that no execution has taken yet. ``exec_count``: executions, each of one
@@ -193,15 +197,27 @@ class EngineReading:
     exec_time_s: Measured = _NO_BATCH_SERVER
     steps: Measured = _NO_STEPS
     request_itl: MaybeHistogram = _NO_MEANS
+    kv_block_tokens: Measured = _NO_BLOCKS
 
     @property
-    def kv_tokens(self) -> Measured:
-        """Tokens in the KV cache now."""
-        if isinstance(self.kv_fraction, Unknown):
-            return self.kv_fraction
-        if isinstance(self.kv_capacity_tokens, Unknown):
-            return self.kv_capacity_tokens
-        return self.kv_fraction * self.kv_capacity_tokens
+    def context_tokens(self) -> Measured:
+        """Tokens that the running requests hold in the KV cache now.
+
+        The cache is given out in whole blocks, of which each request's last is half empty on average. Unknown where
+        that would be more than a quarter of what is held: the cache is too coarse to tell.
+        """
+        fraction, capacity, block, running = (
+            self.kv_fraction,
+            self.kv_capacity_tokens,
+            self.kv_block_tokens,
+            self.running,
+        )
+        if not (is_known(fraction) and is_known(capacity) and is_known(block) and is_known(running)):
+            return Unknown(UnknownReason.NOT_EXPORTED, "the KV cache is not told")
+        used, empty = fraction * capacity, running * block / 2
+        if empty > _COARSE * used:
+            return Unknown(UnknownReason.NO_OBSERVATIONS, f"blocks of {block:.0f} tokens are too coarse")
+        return used - empty
 
     @property
     def batch_mean(self) -> Measured:

@@ -54,8 +54,8 @@ class VariantLoad:
 
     ``running`` and ``waiting`` are the sums of the gauges at its end. ``saturated``: each had requests waiting, at its
     begin and at its end.
-    ``kv_tokens``: in the KV caches at its end, as far as the engines tell. ``batches``: None where they are no batch
-    servers.
+    ``context_tokens``: of the running requests, in the KV caches at its end, as far as the engines tell.
+    ``batches``: None where they are no batch servers.
     """
 
     variant: str
@@ -71,7 +71,7 @@ class VariantLoad:
     waiting: float
     saturated: bool
     batches: BatchLoad | None = None
-    kv_tokens: float = 0.0
+    context_tokens: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

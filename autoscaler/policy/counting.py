@@ -18,14 +18,11 @@ from autoscaler.domain.reading import (
     Unknown,
     UnknownReason,
 )
-from autoscaler.domain.service import Engine, Slo
+from autoscaler.domain.service import Slo
 from autoscaler.domain.state import Increment, ReplicaTrack, ServiceState, VariantLoad
 from autoscaler.policy.judging import Verdicts, judge
 from autoscaler.policy.progress import Progress, is_stuck, observe
 from autoscaler.policy.windows import batches
-
-# What these say of their KV cache is what their requests may come to need.
-_RESERVING = frozenset({Engine.TGI})
 
 
 class Seen(NamedTuple):
@@ -176,7 +173,7 @@ def _loads(observed: Sequence[Seen]) -> tuple[VariantLoad, ...]:
 
 def _load(variant: str, group: Sequence[Progress]) -> VariantLoad:
     arrivals = completed = prompt_tokens = running = waiting = 0.0
-    itl_sum_s = itl_count = e2e_sum_s = e2e_count = kv_tokens = 0.0
+    itl_sum_s = itl_count = e2e_sum_s = e2e_count = context_tokens = 0.0
     saturated = True
     for done in group:
         arrivals += done.arrivals
@@ -187,8 +184,7 @@ def _load(variant: str, group: Sequence[Progress]) -> VariantLoad:
         if done.e2e is not None:
             e2e_count, e2e_sum_s = e2e_count + done.e2e.number, e2e_sum_s + done.e2e.total
         running += or_none(done.reading.running)
-        if done.reading.engine not in _RESERVING:
-            kv_tokens += or_none(done.reading.kv_tokens)
+        context_tokens += or_none(done.reading.context_tokens)
         queued = or_none(done.reading.waiting)
         waiting += queued
         # One look finds a request that waits for its prefill, now and then; a queue that lasts is there at both ends.
@@ -208,7 +204,7 @@ def _load(variant: str, group: Sequence[Progress]) -> VariantLoad:
         waiting=waiting,
         saturated=saturated,
         batches=batches([done.batches for done in group]),
-        kv_tokens=kv_tokens,
+        context_tokens=context_tokens,
     )
 
 

@@ -23,9 +23,8 @@ from autoscaler.ports import MeasuredRate, Models
 
 _HOURS = 168
 _HOUR_S = 3600.0
-# A KV cache is given out in whole blocks, so it holds more than its requests' tokens. What goes beyond this many times
-# what their lengths come to is no rounding: they last longer than those that have ended.
-_BEYOND_ROUNDING = 1.5
+# A KV cache that holds less than this part of what its requests' lengths come to holds something for several of them.
+_NOTHING_IN_COMMON = 0.7
 
 
 def fresh(service: Service, models: Models, params: Params) -> ServiceState:
@@ -228,8 +227,9 @@ def _sampled(
         running = load.running / load.replicas
         context: Measured = none
         if not isinstance(shape, Unknown):
-            by_lengths, held = running * shape.context, load.kv_tokens / load.replicas
-            context = held if held > _BEYOND_ROUNDING * by_lengths else by_lengths
+            # The cache tells what is in the batch now, lengths only what was in requests that have ended.
+            by_lengths, held = running * shape.context, load.context_tokens / load.replicas
+            context = held if held > _NOTHING_IN_COMMON * by_lengths else by_lengths
         sample = LoadSample(
             at_s=now_s,
             itl_s=load.itl_sum_s / load.itl_count if load.itl_count > 0 else none,

@@ -10,7 +10,16 @@ from autoscaler.domain.service import Engine
 
 SCRAPES = Path(__file__).parents[1] / "fixtures" / "scrapes"
 SIGNALS = (
-    *("waiting", "running", "kv_fraction", "kv_capacity_tokens", "completed", "refused", "preemptions"),
+    *(
+        "waiting",
+        "running",
+        "kv_fraction",
+        "kv_capacity_tokens",
+        "kv_block_tokens",
+        "completed",
+        "refused",
+        "preemptions",
+    ),
     *("prompt_tokens", "generation_tokens", "arrivals_stock", "started_s"),
     *("pending", "exec_count", "exec_items", "exec_sum_s", "steps"),
     *("ttft", "itl", "request_itl", "e2e", "queue_time", "prompt_length", "output_length"),

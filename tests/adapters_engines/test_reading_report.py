@@ -32,7 +32,8 @@ SIGNALS = [
     ),
     *("queue_time_count", "queue_time_sum_s", "arrivals_stock"),
     *("pending", "exec_count", "batch_mean"),
-    *("exec_items", "exec_sum_s", "steps", "kv_capacity_tokens", "preemptions", "started_s", "asleep"),
+    *("exec_items", "exec_sum_s", "steps", "kv_capacity_tokens", "kv_block_tokens"),
+    *("preemptions", "started_s", "asleep"),
 ]
 SMALL = b'vllm:num_requests_running{model_name="m"} 4\nvllm:num_requests_waiting{model_name="m"} NaN\n'
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autoscaler.domain.reading import Histogram, UnknownReason
+from autoscaler.domain.reading import Histogram, UnknownReason, is_known
 from autoscaler.domain.service import Engine
 from tests.adapters_engines.known import SCRAPES, known, read, reason, refused, without
 
@@ -99,3 +99,16 @@ def test_a_page_without_its_queue_is_unknown() -> None:
     answer = refused(without(DOCUMENTED, "num_queue_reqs"))
     assert answer.reason is UnknownReason.MISSING_SERIES
     assert "sglang:num_queue_reqs" in answer.detail
+
+
+@pytest.mark.parametrize(
+    ("label", "tokens"),
+    [
+        pytest.param('page_size="64"', 64.0, id="told"),
+        pytest.param('page_size="None"', None, id="None in text"),
+        pytest.param('num_pages="8"', None, id="not told"),
+    ],
+)
+def test_the_cache_is_given_out_in_pages(label: str, tokens: float | None) -> None:
+    told = read(DOCUMENTED + f"sglang:cache_config_info{{{label}}} 1\n").kv_block_tokens
+    assert (told if is_known(told) else None) == tokens

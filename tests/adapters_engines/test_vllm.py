@@ -269,6 +269,7 @@ SAME_IN_V1 = {
                 "running": 4,
                 "kv_fraction": 0.5,
                 "kv_capacity_tokens": 16_000,
+                "kv_block_tokens": 16,
                 "completed": 20,
                 "preemptions": 2,
                 "prompt_tokens": 1000,
@@ -297,6 +298,7 @@ SAME_IN_V1 = {
                 "output_length": 5,
                 "refused": 7,
                 "kv_capacity_tokens": 65536,
+                "kv_block_tokens": 16,
                 "request_itl": 5,
             },
             id="0.32",
@@ -310,6 +312,7 @@ SAME_IN_V1 = {
                 "output_length": 5,
                 "refused": 7,
                 "kv_capacity_tokens": 65536,
+                "kv_block_tokens": 16,
                 "request_itl": 5,
             },
             id="Ray Serve",
@@ -323,6 +326,7 @@ SAME_IN_V1 = {
                 "output_length": 5,
                 "refused": 7,
                 "kv_capacity_tokens": 65536,
+                "kv_block_tokens": 16,
                 "request_itl": 5,
             },
             id="Ray Serve, newer",
@@ -339,6 +343,7 @@ SAME_IN_V1 = {
                 "prompt_tokens": 400,
                 "completed": 6,
                 "kv_capacity_tokens": 4000,
+                "kv_block_tokens": 16,
                 "ttft": 20,
                 "arrivals_stock": 64,  # 36 + max(20, 6 + 22)
             },
@@ -351,7 +356,8 @@ def test_a_page_of_each_version_reads_as_expected_and_the_rest_is_unknown(
 ) -> None:
     reading = read(page)
     signals = (
-        *("waiting", "running", "kv_fraction", "kv_capacity_tokens", "completed", "refused", "preemptions"),
+        *("waiting", "running", "kv_fraction", "kv_capacity_tokens", "kv_block_tokens"),
+        *("completed", "refused", "preemptions"),
         *("prompt_tokens", "generation_tokens", "arrivals_stock", "started_s"),
         *("ttft", "itl", "request_itl", "e2e", "queue_time", "prompt_length", "output_length"),
     )

@@ -26,18 +26,21 @@ class Told(KnownCapacity):
 
 
 @pytest.mark.parametrize(
-    ("engine", "fraction", "capacity", "expected"),
+    ("fraction", "capacity", "block", "expected"),
     [
         # Ten run, of 100 tokens of prompt and 100 of answer each, all alike: 100 + 50.
-        pytest.param("vllm", 0.01, 100_000.0, 1500.0, id="less in the cache: what several have in common"),
-        pytest.param("vllm", 0.04, 100_000.0, 4000.0, id="more in the cache: they last longer than those before"),
-        pytest.param("vllm", 0.02, 100_000.0, 1500.0, id="somewhat more: blocks are given out whole"),
-        pytest.param("vllm", 0.04, ABSENT, 1500.0, id="a cache of unknown size"),
-        pytest.param("vllm", ABSENT, 100_000.0, 1500.0, id="a cache that is not told"),
-        pytest.param("tgi", 0.04, 100_000.0, 1500.0, id="a cache that is reserved ahead"),
+        pytest.param(0.01, 100_000.0, 1.0, 1500.0, id="less in the cache: what several have in common"),
+        pytest.param(0.04, 100_000.0, 16.0, 3920.0, id="more in the cache: they last longer than those before"),
+        pytest.param(0.016, 100_000.0, 16.0, 1520.0, id="as much in the cache, the halves of blocks taken off"),
+        pytest.param(0.02, 100_000.0, 128.0, 1500.0, id="coarse blocks"),
+        pytest.param(0.04, ABSENT, 16.0, 1500.0, id="a cache of unknown size"),
+        pytest.param(ABSENT, 100_000.0, 16.0, 1500.0, id="a cache that is not told"),
+        pytest.param(0.04, 100_000.0, ABSENT, 1500.0, id="a cache that may be reserved ahead"),
     ],
 )
-def test_what_ten_running_requests_hold(engine: str, fraction: Measured, capacity: Measured, expected: float) -> None:
+def test_what_ten_running_requests_hold(
+    fraction: Measured, capacity: Measured, block: Measured, expected: float
+) -> None:
     told = Told(rps=10.0)
     world = World(models=replace(models(), capacity=told))
     world.start(2)
@@ -48,7 +51,7 @@ def test_what_ten_running_requests_hold(engine: str, fraction: Measured, capacit
         for name, reading in world.observations().engines.items():
             assert isinstance(reading, EngineReading)
             engines[name] = replace(
-                reading, engine=engine, running=10.0, kv_fraction=fraction, kv_capacity_tokens=capacity
+                reading, running=10.0, kv_fraction=fraction, kv_capacity_tokens=capacity, kv_block_tokens=block
             )
         world.reconcile()
         world.decide(Observations(at_s=world.now_s, engines=engines, gateways={}))

@@ -18,7 +18,8 @@ def vllm_page(page: ReplicaPage, *, started_s: float, cpu_s: float) -> bytes:
     ]
     if page.kv_capacity_tokens is not None and page.kv_used_tokens is not None:
         gauges.append(("kv_cache_usage_perc", page.kv_used_tokens / page.kv_capacity_tokens, _LABELS))
-        gauges.append(("cache_config_info", 1.0, {"engine": "0", "kv_cache_size_tokens": f"{page.kv_capacity_tokens}"}))
+        config = {"block_size": "1", "engine": "0", "kv_cache_size_tokens": f"{page.kv_capacity_tokens}"}
+        gauges.append(("cache_config_info", 1.0, config))
     for name, value, labels in gauges:
         lines += _family(f"vllm:{name}", "gauge", {"": value}, labels)
     reasons = {"stop": page.completed, "length": 0.0}
