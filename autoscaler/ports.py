@@ -103,11 +103,12 @@ class MeasuredRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What the ``quantile`` of the demand at ``now_s + lead_s`` will be."""
+    """What the ``quantile`` of the demand at ``now_s + lead_s`` will be, and ``further`` quantiles of it."""
 
     now_s: float
     lead_s: float
     quantile: float
+    further: tuple[float, ...] = ()
 
 
 class Forecaster(Protocol):

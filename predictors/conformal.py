@@ -32,6 +32,8 @@ from predictors.residuals import (
 from predictors.timeline import Floats, Floats32, Step, Timeline, advance, horizon_bins
 
 UNIT = 0.02  # of log rate
+# 15 minutes: spans overlap, so the first errors repeat one another.
+_FIRST_WINDOWS = 60.0
 
 
 def sealed(model: str, arrays: Mapping[str, NDArray[Any]]) -> Learned:
@@ -83,7 +85,7 @@ class ConformalForecaster(ABC):
             _Memory(
                 timeline=Timeline.empty(),
                 pending=np.empty((0, 1), dtype=np.float32),
-                histogram=first_histograms(np.array([FIRST_SIGMA / UNIT])),
+                histogram=first_histograms(np.array([FIRST_SIGMA / UNIT]), windows=_FIRST_WINDOWS),
                 volatility=first_volatility(1),
                 traffic=np.zeros(2),
             )
@@ -105,7 +107,7 @@ class ConformalForecaster(ABC):
 
     def _answer(self, learned: Learned, question: Question) -> Forecast | Unknown:
         memory, horizon = self._memory(learned), horizon_bins(question.lead_s)
-        taus = np.array([checked_quantile(question.quantile), 0.5])
+        taus = np.array([checked_quantile(tau) for tau in (question.quantile, 0.5, *question.further)])
         silence = memory.timeline.silence(question.now_s)
         if silence is not None:
             return silence
@@ -114,7 +116,7 @@ class ConformalForecaster(ABC):
             return self.warming_up(memory.timeline)
         answers = base + UNIT * residual_quantiles(memory.histogram[None], taus)[0, 0]
         ceiling = ceiling_log(largest_rps([memory.timeline]), levels_rps([memory.timeline])[:, 0]).item()
-        rps, median_rps = (from_log(min(answer, ceiling)) for answer in answers.tolist())
+        rps, median_rps, *further_rps = (from_log(min(answer, ceiling)) for answer in answers.tolist())
         return Forecast(
             at_s=question.now_s,
             lead_s=question.lead_s,
@@ -123,6 +125,7 @@ class ConformalForecaster(ABC):
             median_rps=median_rps,
             skill=None,
             by=self.model,
+            further_rps=tuple(further_rps),
         )
 
     def _after(self, memory: _Memory, step: Step, horizon: int) -> _Memory:

@@ -127,19 +127,21 @@ class LevelMixture:
         return [memory.sealed() for memory in known]
 
     def _answered(self, memories: Sequence[Memory], questions: Sequence[Question]) -> list[Forecast | Unknown]:
-        taus = [checked_quantile(asked.quantile) for asked in questions]
+        headrooms = [
+            [-math.log1p(-checked_quantile(tau)) for tau in (asked.quantile, *asked.further)] for asked in questions
+        ]
         if not memories:
             return []
         outlooks = self._outlooks(memories, [horizon_bins(asked.lead_s) for asked in questions])
         return [
-            self._answer(memory, curves, ceiling_log, asked, headroom=-math.log1p(-tau))
-            for memory, curves, ceiling_log, asked, tau in zip(
-                memories, outlooks.curves, outlooks.ceilings.ravel().tolist(), questions, taus, strict=True
+            self._answer(memory, curves, ceiling_log, asked, headrooms=asked_headrooms)
+            for memory, curves, ceiling_log, asked, asked_headrooms in zip(
+                memories, outlooks.curves, outlooks.ceilings.ravel().tolist(), questions, headrooms, strict=True
             )
         ]
 
     def _answer(
-        self, memory: Memory, curves: Floats, ceiling_log: float, asked: Question, *, headroom: float
+        self, memory: Memory, curves: Floats, ceiling_log: float, asked: Question, *, headrooms: Sequence[float]
     ) -> Forecast | Unknown:
         curve, by = curves[0], "mixture"
         if math.isnan(curve[0]):
@@ -147,14 +149,17 @@ class LevelMixture:
         skill = _skill(memory.losses) if memory.judged else None
         if skill is not None and skill <= 0 and memory.judged >= self.least_judged and not math.isnan(curves[1, 0]):
             curve, by = curves[1], "persistence"
+        logs = np.interp(headrooms, _HEADROOMS, curve).tolist()
+        rps, *further_rps = (from_log(min(each, ceiling_log)) for each in logs)
         return Forecast(
             at_s=asked.now_s,
             lead_s=asked.lead_s,
             quantile=asked.quantile,
-            rps=from_log(min(float(np.interp(headroom, _HEADROOMS, curve)), ceiling_log)),
+            rps=rps,
             median_rps=from_log(min(float(curve[_MEDIAN]), ceiling_log)),
             skill=skill,
             by=by,
+            further_rps=tuple(further_rps),
         )
 
     def _pass(self, passing: Sequence[tuple[Memory, Step, int]]) -> None:

@@ -27,6 +27,8 @@ LEVELS = len(LEVEL_WINDOWS_S)
 BASES = LEVELS + len(PEAK_WINDOWS_S) + len(PERIODS_S)
 EXPERTS = BASES + LEVELS
 SIGMA_UNIT = 0.1  # of the volatility
+# The spread that is assumed of an expert counts as an hour of own errors: a calm hour says little of the next.
+_FIRST_WINDOWS = 240.0
 OUTLOOK_WIDTH = BASES + LEVELS + 2 * len(TAUS) + 1
 
 
@@ -81,7 +83,7 @@ class Memory:
     def empty(cls) -> Memory:
         """Nothing seen yet."""
         units = np.repeat((FIRST_SIGMA / UNIT, 1.0 / SIGMA_UNIT), (BASES, LEVELS))
-        histograms = first_histograms(units)
+        histograms = first_histograms(units, windows=_FIRST_WINDOWS)
         timeline = Timeline.empty()
         return cls(
             timeline=timeline,

@@ -19,10 +19,8 @@ CELLS = 127
 CLIP_SIGMA = 5.0
 
 # An estimator that has not erred yet is taken to err by a Laplace distribution of this deviation (of log rates): the
-# upper end of what busy services show over one to five minutes. It counts as 60 windows, 15 minutes, of own errors:
-# spans overlap, so the first errors repeat one another.
+# upper end of what busy services show over one to five minutes.
 FIRST_SIGMA = 0.25
-FIRST_WINDOWS = 60.0
 
 _REACH = 6.7  # asinh of the outermost edge, 406 units
 _EDGES: Floats = np.sinh(np.linspace(-_REACH, _REACH, CELLS + 1))
@@ -39,12 +37,14 @@ def remaining(half_life_s: float) -> float:
     return float(0.5 ** (BIN_S / half_life_s))
 
 
-def first_histograms(sigma_units: Floats) -> Floats32:
-    """Histograms (len(sigma_units), CELLS) of the spread that is assumed before there are residuals."""
+def first_histograms(sigma_units: Floats, *, windows: float) -> Floats32:
+    """Histograms (len(sigma_units), CELLS) of the spread that is assumed before there are residuals; it counts as so
+    many ``windows`` of own errors.
+    """
     tail = 0.5 * np.exp(-math.sqrt(2.0) * np.abs(_EDGES) / sigma_units[:, None])
     cumulative = np.where(_EDGES < 0, tail, 1.0 - tail)
     cumulative[:, 0], cumulative[:, -1] = 0.0, 1.0
-    return (FIRST_WINDOWS * np.diff(cumulative, axis=1)).astype(np.float32)
+    return (windows * np.diff(cumulative, axis=1)).astype(np.float32)
 
 
 def add_residuals(histograms: Floats32, residual_units: Floats, weights: Floats) -> Floats32:

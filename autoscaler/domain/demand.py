@@ -65,7 +65,8 @@ class Demand:
 class Forecast:
     """Demand foreseen for [at_s + lead_s, at_s + lead_s + 30 s].
 
-    ``rps``: the ``quantile`` of the mean rate over that span; ``median_rps``: its median (the middle of the band).
+    ``rps``: the ``quantile`` of the mean rate over that span; ``median_rps``: its median (the middle of the band);
+    ``further_rps``: the further quantiles that were asked for.
     ``skill``: 1 - own loss / loss of persistence, recent; None until both have been scored.
     ``by``: the estimator that answered ("mixture", or "persistence" where skill is not positive).
     """
@@ -77,3 +78,4 @@ class Forecast:
     median_rps: float
     skill: float | None
     by: str
+    further_rps: tuple[float, ...] = ()

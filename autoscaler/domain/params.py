@@ -13,10 +13,11 @@ class Params:
     """Constants of every service's decision (docs/decision.md has the measurements behind the defaults).
 
     ``interval_s`` between ticks. ``short_window_s``, ``stable_window_s``: of the measured rates.
-    ``backlog_drain_s``: time in which waiting requests should be worked off. ``down_window_s``/
-    ``down_window_without_forecast_s``: the requirement's maximum over this time bounds a shrink.
+    ``backlog_drain_s``: time in which waiting requests should be worked off. The requirement's maximum over
+    ``down_window_part`` of the lead time, at most ``down_window_s`` and at least ``short_window_s``, bounds a shrink;
+    over ``down_window_without_forecast_s`` where there is no forecast.
     ``initial_quantile``, ``min_quantile``, ``max_quantile``, ``tuning_gain``, ``debt_gain``, ``tuning_reserve``: the
-    self-tuned forecast quantile (policy/tuning.py).
+    self-tuned forecast quantile; ``kept_headroom``: replicas are kept up to so much more of it (policy/tuning.py).
     ``soft_cap_margin``: forecasts may ask for this times the largest need measured in seven days, no more.
     ``coverage_grace_s``: a replica without a page this long counts as loaded and no longer blocks its peers' shrink.
     ``stuck_after_s``: work but no progress this long means stuck. ``length_half_life_s``: of request lengths.
@@ -28,14 +29,16 @@ class Params:
     short_window_s: float = 15.0
     stable_window_s: float = 60.0
     backlog_drain_s: float = 60.0
+    down_window_part: float = 0.2
     down_window_s: float = 60.0
     down_window_without_forecast_s: float = 300.0
-    initial_quantile: float = 0.95
+    initial_quantile: float = 0.93
     min_quantile: float = 0.3
     max_quantile: float = 0.998
     tuning_gain: float = 0.7
-    debt_gain: float = 0.1
+    debt_gain: float = 0.4
     tuning_reserve: float = 0.08
+    kept_headroom: float = 1.5
     soft_cap_margin: float = 1.5
     coverage_grace_s: float = 300.0
     stuck_after_s: float = 60.0

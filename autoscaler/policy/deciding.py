@@ -26,7 +26,7 @@ from autoscaler.policy.assessing import Assessed, Measured, asked_of, assessed, 
 from autoscaler.policy.claiming import holdings_of
 from autoscaler.policy.isolating import one_by_one, together
 from autoscaler.policy.packing import Allowance, pack
-from autoscaler.policy.tuning import quantile
+from autoscaler.policy.tuning import quantiles
 from autoscaler.ports import Models, Question
 
 Owned = TypeVar("Owned", Replica, Target)
@@ -180,14 +180,11 @@ def _forecasts(
     if not params.forecasting:
         off = Unknown(UnknownReason.NOT_EXPORTED, "forecasting is switched off")
         return [(each, off) for each in known]
-    questions = [
-        Question(
-            now_s=now_s,
-            lead_s=each.seen.started.lead_s,
-            quantile=quantile(each.state.theta, lead_s=each.seen.started.lead_s, params=params),
-        )
-        for each in known
-    ]
+    questions = []
+    for each in known:
+        lead_s = each.seen.started.lead_s
+        to_grow, to_keep = quantiles(each.state.theta, lead_s=lead_s, params=params)
+        questions.append(Question(now_s=now_s, lead_s=lead_s, quantile=to_grow, further=(to_keep,)))
     foreseen = models.forecaster.forecast_all([each.state.forecaster for each in known], questions)
     return list(zip(known, foreseen, strict=True))
 

@@ -1,7 +1,8 @@
 """Stage 4: how many replicas the demand needs.
 
 need = max(measured rate, forecast quantile at the lead time) + backlog / drain time, over the rate of one replica at
-the SLO, rounded up. Two numbers come out: ``up`` takes what is unknown as idle, ``down`` takes it as loaded.
+the SLO, rounded up. Two numbers come out: ``up`` takes what is unknown as idle; ``down`` takes it as loaded, and a
+higher quantile of the forecast (policy/tuning.py).
 """
 
 from __future__ import annotations
@@ -42,12 +43,17 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """Replicas needed: ``up`` to grow to, ``down`` not to shrink below, and the measured need for the soft cap."""
+    """Replicas needed: ``up`` to grow to, ``down`` to keep, and the measured need for the soft cap.
+
+    Where more than ``down`` are there, up to ``further`` of those below it go as well: to the middle between both, so
+    that small moves of the demand need no change.
+    """
 
     up: int
     down: int
     measured_rps: float
     result: StageResult
+    further: int = 0
 
 
 def preferred(
@@ -86,7 +92,7 @@ def size(
     asked_of = max(_known(demand.load_rps), _known(demand.burst_rps))
     measured_rps = asked_of + backlog_rps
     high_rps = _known(demand.high_rps) + backlog_rps
-    foreseen_rps, foreseen_reason = _foreseen(
+    foreseen_rps, kept_rps, foreseen_reason = _foreseen(
         service,
         demand,
         forecast,
@@ -99,6 +105,7 @@ def size(
         ("measured_rps", asked_of),
         ("backlog", _known(demand.backlog)),
         ("foreseen_rps", foreseen_rps),
+        ("kept_rps", kept_rps),
         ("peak_rps", peak_rps),
     ]
     if isinstance(capacity, Unknown):
@@ -108,7 +115,10 @@ def size(
     inputs.append(("replica_rps", capacity.rps))
 
     up = _replicas(max(measured_rps, foreseen_rps + backlog_rps * (foreseen_rps > 0)), capacity.rps)
-    down = max(up, _replicas(high_rps, capacity.rps))
+    kept = max(up, _replicas(kept_rps + backlog_rps * (kept_rps > 0), capacity.rps))
+    loaded = _replicas(high_rps, capacity.rps)
+    down = max(kept, loaded)
+    further = max(0, min((kept - up) // 2, kept - loaded))
     if foreseen_rps > asked_of and foreseen_rps + backlog_rps > measured_rps:
         reason = foreseen_reason
     else:
@@ -134,7 +144,7 @@ def size(
     if max(up, down) == 0 and fleet.asked > 0 and service.bounds.min_replicas == 0:
         down, reason, detail = _to_zero(service, demand, fleet, lead_s=lead_s)
     result = StageResult(stage=Stage.SIZE, replicas=up, reason=reason, detail=detail, inputs=tuple(inputs))
-    return Requirement(up=up, down=down, measured_rps=measured_rps, result=result)
+    return Requirement(up=up, down=down, measured_rps=measured_rps, result=result, further=further)
 
 
 def _foreseen(
@@ -146,22 +156,23 @@ def _foreseen(
     peak_rps: float,
     lead_s: float,
     params: Params,
-) -> tuple[float, Reason]:
-    """The forecast's rate under the soft cap, or 0 where there is none.
+) -> tuple[float, float, Reason]:
+    """The forecast's rates to grow to and to keep, under the soft cap, or 0 where there is none.
 
     A service ``at_zero`` for which nobody is seen to ask has been idle, even where its demand can't be seen just now.
     """
     if isinstance(forecast, Unknown):
-        return 0.0, Reason.NO_FORECAST
+        return 0.0, 0.0, Reason.NO_FORECAST
     worth_keeping_s = lead_s + service.idle.after_s
     if at_zero or (isinstance(demand.idle_s, float) and demand.idle_s >= service.idle.after_s):
         expected = forecast.median_rps * worth_keeping_s
         if expected < _HALF_A_REQUEST:
-            return 0.0, Reason.IDLE
+            return 0.0, 0.0, Reason.IDLE
     cap_rps = peak_rps * params.soft_cap_margin
+    kept_rps = min(cap_rps, max(forecast.further_rps))
     if forecast.rps > cap_rps:
-        return cap_rps, Reason.SOFT_CAP
-    return forecast.rps, Reason.FORECAST_LOAD
+        return cap_rps, kept_rps, Reason.SOFT_CAP
+    return forecast.rps, kept_rps, Reason.FORECAST_LOAD
 
 
 def _without_capacity(

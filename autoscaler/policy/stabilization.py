@@ -20,11 +20,12 @@ _FULL_COVERAGE = 0.999
 
 
 def down_window_s(rules: ScalingRules, forecast: Forecast | Unknown, params: Params) -> float:
-    """How long the requirement must have been lower before a shrink."""
+    """How long the requirement must have been lower before a shrink: the longer, the longer a regret would last."""
     if rules.stabilization_window_s is not None:
         return rules.stabilization_window_s
-    without = isinstance(forecast, Unknown)
-    return params.down_window_without_forecast_s if without else params.down_window_s
+    if isinstance(forecast, Unknown):
+        return params.down_window_without_forecast_s
+    return min(params.down_window_s, max(params.short_window_s, params.down_window_part * forecast.lead_s))
 
 
 def stabilize(
@@ -53,7 +54,7 @@ def stabilize(
             changes=changes,
         )
     if max(requirement.up, requirement.down) >= asked:
-        return _result(asked, Reason.STEADY, "the need is what was asked for")
+        return _result(asked, Reason.STEADY, "as many are needed or worth keeping")
     bar = barred(demand)
     if bar is not None:
         reason, why = bar
@@ -64,6 +65,8 @@ def stabilize(
     return _shrink(
         requirement.down,
         asked,
+        # Who sets a window is promised the largest need within it, as by an HPA.
+        further=requirement.further if behavior.scale_down.stabilization_window_s is None else 0,
         now_s=now_s,
         window_s=window_s,
         rules=behavior.scale_down,
@@ -121,6 +124,7 @@ def _shrink(
     wanted: int,
     asked: int,
     *,
+    further: int,
     now_s: float,
     window_s: float,
     rules: ScalingRules,
@@ -134,15 +138,18 @@ def _shrink(
             Reason.NO_SHRINK_WHILE_WARMING_UP,
             f"{wanted} would do; known for {since_s:.0f} s of {window_s:.0f} s",
         )
-    highest = max([count for at_s, count in requirements if at_s > now_s - window_s - 1e-6] + [wanted])
+    # A need holds until the next one is known, so that of the window's begin may be older.
+    begin_s = max(at_s for at_s, _ in requirements if at_s <= now_s - window_s + 1e-6)
+    highest = max([count for at_s, count in requirements if at_s >= begin_s] + [wanted])
     if highest >= asked:
         return _result(asked, Reason.SCALE_DOWN_STABILIZED, f"{highest} were needed within the last {window_s:.0f} s")
-    if 1 - highest / asked <= rules.tolerance:
-        return _result(asked, Reason.WITHIN_TOLERANCE, f"{highest} is within {rules.tolerance:.0%} of {asked}")
+    target = highest - further
+    if 1 - target / asked <= rules.tolerance:
+        return _result(asked, Reason.WITHIN_TOLERANCE, f"{target} is within {rules.tolerance:.0%} of {asked}")
     allowed = _floor(now_s, asked, rules, changes)
-    if highest < allowed:
+    if target < allowed:
         return _result(min(asked, allowed), Reason.RATE_LIMITED, f"scaleDown policies allow {allowed}")
-    return _result(highest, Reason.SHRINK, f"{asked} -> {highest}")
+    return _result(target, Reason.SHRINK, f"{asked} -> {target}")
 
 
 def _ceiling(now_s: float, asked: int, rules: ScalingRules, changes: Sequence[tuple[float, int]]) -> int:

@@ -11,8 +11,12 @@ pays back what was missed, or saved, while theta was on its way, so that the sha
 promised one and not only its trend (a proportional-integral controller on the debt).
 
 A longer lead time needs a higher quantile for the same share: an overload lasts until new replicas are there, and a
-queue makes everybody late meanwhile. theta is that of a lead of 75 s (a start of a minute), and 0.4 more for each
-e-fold of it: what week-long traces asked for at 60 and 300 s.
+queue makes everybody late meanwhile. So as the lead time grows, demand may exceed the forecast the more seldom: 1 - tau
+is nearly in inverse proportion to it, and theta is that of a lead of 75 s (a start of a minute). That is what public
+traces asked for at starts of 5 to 900 s.
+
+Replicas are kept up to a higher quantile than the one that new ones are asked for: a removed one that is missed soon
+costs a start and the requests until then, a kept one that isn't only its time. In between the count stays as it is.
 """
 
 from __future__ import annotations
@@ -24,7 +28,9 @@ from autoscaler.domain.reading import Measured, Unknown
 
 _DAY_S = 86400.0
 _USUAL_LEAD_S = 75.0
-_PER_LEAD = 0.4
+_PER_LEAD = 0.9
+# The spans that are foreseen are as long: shorter leads make no difference.
+_SHORTEST_LEAD_S = 30.0
 # A debt of more than a day's allowance, or a saving, is forgiven: it would govern weeks.
 _LARGEST_DEBT = 1.0
 
@@ -34,10 +40,14 @@ def initial_theta(params: Params) -> float:
     return -math.log(1 - params.initial_quantile)
 
 
-def quantile(theta: float, *, lead_s: float, params: Params) -> float:
-    """The quantile that this headroom stands for, with ``lead_s`` (at least 1 s counts) to foresee."""
-    raised = theta + _PER_LEAD * math.log(max(1.0, lead_s) / _USUAL_LEAD_S)
-    return 1 - math.exp(-min(params.max_theta, max(params.min_theta, raised)))
+def quantiles(theta: float, *, lead_s: float, params: Params) -> tuple[float, float]:
+    """The quantiles of the demand ``lead_s`` ahead that this headroom stands for: to grow to, and to keep."""
+    least = theta + _PER_LEAD * math.log(max(_SHORTEST_LEAD_S, lead_s) / _USUAL_LEAD_S)
+    to_grow, to_keep = (
+        1 - math.exp(-min(params.max_theta, max(params.min_theta, headroom)))
+        for headroom in (least, least + params.kept_headroom)
+    )
+    return to_grow, to_keep
 
 
 def day_arrivals(known: float, *, rate_rps: Measured, span_s: float) -> float:

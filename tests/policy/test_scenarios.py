@@ -75,12 +75,49 @@ def test_starting_replicas_are_supply_so_growth_does_not_cascade() -> None:
 
 
 def test_a_shrink_waits_for_the_down_window_and_goes_to_its_largest_need() -> None:
-    world = World(models=models(foreseen=lambda _: 0.0))
+    slow = service(startup_s=300.0)  # a fifth of its lead time is more than 60 s
+    world = World(models=models(foreseen=lambda _: 0.0), services=(slow,))
     world.start(6)
     world.ticks(8, 55)
     desired = [world.tick(rps).desired for rps in (12, 12, 32, 12, 12, 12, 12, 12, 12)]
     # 55 req/s leaves the 60-s window after four ticks, then 32 req/s dominates until it leaves too
     assert desired == [6, 6, 6, 6, 4, 4, 4, 2, 2]
+
+
+def test_replicas_go_when_even_the_higher_quantile_asks_for_less_and_then_to_the_middle() -> None:
+    """Foreseen are 30 req/s (3 replicas), and at the higher quantile 59, later 49 (5 replicas)."""
+    later_s = World().now_s + 300
+    world = World(models=models(foreseen=lambda at_s: 30.0, kept=lambda at_s: 59.0 if at_s < later_s else 49.0))
+    world.start(6)
+    world.ticks(8, 45)
+    desired = [world.tick(20).desired for _ in range(20)]
+    assert desired == sorted(desired, reverse=True)
+    assert set(desired) == {6, 4}
+
+
+def test_a_window_of_the_users_own_is_shrunk_to_its_largest_need() -> None:
+    rules = ScalingRules(stabilization_window_s=30.0)
+    own = service(behavior=Behavior(scale_down=rules))
+    world = World(models=models(foreseen=lambda _: 30.0, kept=lambda _: 49.0), services=(own,))
+    world.start(6)
+    world.ticks(8, 45)
+    assert {world.tick(20).desired for _ in range(20)} == {5}
+
+
+@pytest.mark.parametrize(
+    ("startup_s", "ticks"),
+    [
+        pytest.param(30.0, 2, id="one interval at the least"),
+        pytest.param(185.0, 4, id="a fifth of the lead time"),
+        pytest.param(900.0, 5, id="a minute at the most"),
+    ],
+)
+def test_a_shrink_waits_the_longer_the_longer_a_start_takes(startup_s: float, ticks: int) -> None:
+    world = World(models=models(foreseen=lambda _: 0.0), services=(service(startup_s=startup_s),))
+    world.start(6)
+    world.ticks(30, 55)
+    desired = [world.tick(12).desired for _ in range(8)]
+    assert desired == [6] * (ticks - 1) + [2] * (9 - ticks)
 
 
 def test_without_a_forecast_the_down_window_is_five_minutes() -> None:
@@ -95,8 +132,8 @@ def test_a_fresh_controller_does_not_shrink_before_its_windows_are_full() -> Non
     world = World(models=models(foreseen=lambda _: 0.0))
     world.start(6)
     desired = [world.tick(12).desired for _ in range(8)]
-    # the first tick only sets the baseline (its need is unknown: six), then come 60 s of measuring
-    assert desired == [6, 6, 6, 6, 6, 2, 2, 2]
+    # the first tick only sets the baseline, then come 60 s of measuring
+    assert desired == [6, 6, 6, 6, 2, 2, 2, 2]
 
 
 def test_a_restart_is_a_gap_and_the_window_fills_again() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from autoscaler.domain.params import Params
 from autoscaler.domain.reading import Unknown, UnknownReason
-from autoscaler.policy.tuning import initial_theta, quantile, tune
+from autoscaler.policy.tuning import initial_theta, quantiles, tune
 
 PARAMS = Params()
 DAY_S = 86400.0
@@ -87,13 +87,24 @@ def test_the_quantile_stays_in_its_bounds(
         theta, debt, judged=judged, missed=part * judged, span_s=15.0, share=SHARE, a_day=a_day, params=PARAMS
     )
     assert -1 <= debt <= 1
-    told = quantile(theta, lead_s=lead_s, params=PARAMS)
-    assert PARAMS.min_quantile - 1e-9 <= told <= PARAMS.max_quantile + 1e-9
+    to_grow, to_keep = quantiles(theta, lead_s=lead_s, params=PARAMS)
+    assert PARAMS.min_quantile - 1e-9 <= to_grow <= to_keep <= PARAMS.max_quantile + 1e-9
 
 
-def test_a_longer_lead_time_asks_for_a_higher_quantile() -> None:
+def test_demand_may_exceed_the_forecast_the_more_seldom_the_longer_the_lead_time() -> None:
     theta = initial_theta(PARAMS)
-    told = [quantile(theta, lead_s=lead_s, params=PARAMS) for lead_s in (15.0, 75.0, 315.0, 1000.0)]
-    assert told == sorted(told)
-    assert told[1] == pytest.approx(PARAMS.initial_quantile)
-    assert len(set(told)) == len(told)
+    usual, double, fourfold = (1 - quantiles(theta, lead_s=lead_s, params=PARAMS)[0] for lead_s in (75.0, 150.0, 300.0))
+    assert usual == pytest.approx(1 - PARAMS.initial_quantile)
+    assert usual / double == pytest.approx(2**0.9)
+    assert double / fourfold == pytest.approx(2**0.9)
+
+
+def test_leads_shorter_than_the_spans_foreseen_make_no_difference() -> None:
+    theta = initial_theta(PARAMS)
+    told = [quantiles(theta, lead_s=lead_s, params=PARAMS) for lead_s in (0.0, 5.0, 30.0)]
+    assert told[0] == told[1] == told[2]
+
+
+def test_replicas_are_kept_up_to_a_higher_quantile_than_new_ones_are_asked_for() -> None:
+    to_grow, to_keep = quantiles(1.0, lead_s=75.0, params=PARAMS)
+    assert math.log((1 - to_grow) / (1 - to_keep)) == pytest.approx(PARAMS.kept_headroom)

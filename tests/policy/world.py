@@ -70,9 +70,12 @@ class PerVariant:
 
 @dataclass(frozen=True)
 class ForeseenRate:
-    """Foresees what ``rate`` says for the time asked about, or nothing where it says None."""
+    """Foresees what ``rate`` says for the time asked about, or nothing where it says None; and ``kept`` at further
+    quantiles, or the same where that is None.
+    """
 
     rate: Callable[[float], float | None] = lambda _: None
+    kept: Callable[[float], float] | None = None
 
     def start(self) -> Learned:
         return Learned("foreseen", {})
@@ -84,7 +87,8 @@ class ForeseenRate:
         return [self._answer(question) for question in questions]
 
     def _answer(self, asked: Question) -> Forecast | Unknown:
-        rps = self.rate(asked.now_s + asked.lead_s)
+        for_s = asked.now_s + asked.lead_s
+        rps = self.rate(for_s)
         if rps is None:
             return Unknown(UnknownReason.WARMING_UP)
         return Forecast(
@@ -95,6 +99,7 @@ class ForeseenRate:
             median_rps=rps,
             skill=None,
             by="oracle",
+            further_rps=tuple(rps if self.kept is None else self.kept(for_s) for _ in asked.further),
         )
 
 
@@ -106,8 +111,13 @@ class SlowestStart:
         return max([*starts_s, *still_starting_s], default=assumed_s)
 
 
-def models(*, rps: float = 10.0, foreseen: Callable[[float], float | None] = lambda _: None) -> Models:
-    return Models(forecaster=ForeseenRate(foreseen), capacity=KnownCapacity(rps), startup=SlowestStart())
+def models(
+    *,
+    rps: float = 10.0,
+    foreseen: Callable[[float], float | None] = lambda _: None,
+    kept: Callable[[float], float] | None = None,
+) -> Models:
+    return Models(forecaster=ForeseenRate(foreseen, kept), capacity=KnownCapacity(rps), startup=SlowestStart())
 
 
 def service(name: str = "chat", **changes: object) -> Service:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from predictors.residuals import (
     FIRST_SIGMA,
-    FIRST_WINDOWS,
     add_residuals,
     add_traffic,
     add_volatility,
@@ -26,13 +25,14 @@ from predictors.residuals import (
 from predictors.timeline import Timeline, advance
 
 DAY_BINS = 5760
+WINDOWS = 60.0
 
 
 def test_before_any_error_the_assumed_spread_is_laplace() -> None:
     sigma_units = np.array([12.5, 10.0])
     taus = np.array([0.5, 0.75, 0.95, 0.99])
     laplace = -np.log(2 * (1 - taus)) / math.sqrt(2)
-    quantiles = residual_quantiles(first_histograms(sigma_units)[None], taus)[0]
+    quantiles = residual_quantiles(first_histograms(sigma_units, windows=WINDOWS)[None], taus)[0]
     np.testing.assert_allclose(quantiles, sigma_units[:, None] * laplace, rtol=0.03, atol=0.1)
 
 
@@ -56,7 +56,7 @@ def test_a_quantile_leaves_its_share_of_the_weight_below(residuals: list[float],
 
 @given(data=st.lists(st.tuples(st.floats(-400, 400), st.floats(-400, 400)), min_size=1, max_size=20))
 def test_rows_do_not_touch_one_another(data: list[tuple[float, float]]) -> None:
-    both = first_histograms(np.array([5.0, 50.0]))[None]
+    both = first_histograms(np.array([5.0, 50.0]), windows=WINDOWS)[None]
     first, second = both[:, :1], both[:, 1:]
     weight = np.ones(1)
     for pair in data:
@@ -73,18 +73,18 @@ def test_rows_do_not_touch_one_another(data: list[tuple[float, float]]) -> None:
 
 
 def test_an_unknown_error_leaves_its_row_alone() -> None:
-    before = first_histograms(np.array([5.0, 5.0]))[None]
+    before = first_histograms(np.array([5.0, 5.0]), windows=WINDOWS)[None]
     after = add_residuals(before, np.array([[math.nan, 3.0]]), np.ones(1))
     np.testing.assert_array_equal(after[0, 0], before[0, 0])
     assert not np.array_equal(after[0, 1], before[0, 1])
 
 
 def test_half_is_forgotten_after_a_day_of_mean_traffic() -> None:
-    histogram = first_histograms(np.array([5.0]))[None]
+    histogram = first_histograms(np.array([5.0]), windows=WINDOWS)[None]
     for _ in range(DAY_BINS):
         histogram = add_residuals(histogram, np.array([[300.0]]), np.ones(1))
     old = histogram[0, 0, :100].sum()
-    assert old == pytest.approx(FIRST_WINDOWS / 2, rel=0.01)
+    assert old == pytest.approx(WINDOWS / 2, rel=0.01)
 
 
 def test_volatility_follows_the_size_of_errors_and_starts_as_assumed() -> None:

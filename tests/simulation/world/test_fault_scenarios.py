@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import ge
+
 import pytest
 
 from adapters.simulation.faults import Fault, FaultKind
@@ -95,11 +97,11 @@ def test_a_clock_that_is_ahead() -> None:
     "gap_s", [pytest.param(15.0, id="within a tick"), pytest.param(120.0, id="two minutes without a leader")]
 )
 def test_another_leader_goes_on_from_the_journal(gap_s: float) -> None:
-    """It knows the start-up time and the traffic of before, and gives up nothing that it has not seen idle."""
+    """It knows the start-up time and the traffic of before, and gives up nothing before the same leader would have."""
     handover = fault(FaultKind.LEADER_CHANGE, until_s=BEGIN_S + gap_s)
     result = run(QUIET, handover)
-    before = asked(result, BEGIN_S - INTERVAL_S, BEGIN_S)[0]
-    assert min(asked(result, BEGIN_S, handover.until_s + 45.0)) == before
+    unbroken = asked(run(QUIET), BEGIN_S, 4800.0)
+    assert all(map(ge, asked(result, BEGIN_S, 4800.0), unbroken[1:]))
     assert max(asked(result, handover.until_s + 400.0, 4800.0)) < ENOUGH_FOR_40
     assert misses(result, BEGIN_S, 4800.0) == 0
 
