@@ -64,7 +64,7 @@ class RulesSection(Section):
 
     stabilization_window_seconds: Annotated[int, Field(ge=0, le=3600)] | None = None
     """The most cautious recommendation of this time counts. Unset: 0 to grow; to shrink a fifth of the
-    lead time, 15 to 60, and 300 where the forecast is off."""
+    lead time, 15 to 60 (60 until a start was measured), and 300 where the forecast is off."""
     select_policy: Annotated[SelectPolicy, Field(strict=False)] = default_of(ScalingRules, "select_policy")
     """Which of several policies counts: the one that allows the largest change (Max), the smallest (Min), or no
     change in this direction at all (Disabled)."""

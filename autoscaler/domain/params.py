@@ -14,8 +14,8 @@ class Params:
 
     ``interval_s`` between ticks. ``short_window_s``, ``stable_window_s``: of the measured rates.
     ``backlog_drain_s``: time in which waiting requests should be worked off. The requirement's maximum over
-    ``down_window_part`` of the lead time, at most ``down_window_s`` and at least ``short_window_s``, bounds a shrink;
-    over ``down_window_without_forecast_s`` where there is no forecast.
+    ``down_window_part`` of the lead time, at most ``down_window_s`` (also until a start was measured) and at least
+    ``short_window_s``, bounds a shrink; over ``down_window_without_forecast_s`` where there is no forecast.
     ``initial_quantile``, ``min_quantile``, ``max_quantile``, ``tuning_gain``, ``debt_gain``, ``tuning_reserve``: the
     self-tuned forecast quantile; ``kept_headroom``: replicas are kept up to so much more of it (policy/tuning.py).
     ``soft_cap_margin``: forecasts may ask for this times the largest need measured in seven days, no more.

@@ -138,7 +138,7 @@ def assessed(
         lead_s=lead_s,
         params=params,
     )
-    window_s = down_window_s(service.behavior.scale_down, forecast, params)
+    window_s = down_window_s(service.behavior.scale_down, forecast, measured_starts=len(state.starts_s), params=params)
     up_window_s = service.behavior.scale_up.stabilization_window_s or 0.0
     state = learning.remember_requirement(now_s, state, requirement, kept_s=max(window_s, up_window_s))
     stable = stabilize(
@@ -146,11 +146,10 @@ def assessed(
         requirement=requirement,
         asked=fleet.asked,
         demand=demand,
-        forecast=forecast,
         behavior=service.behavior,
+        window_s=window_s,
         requirements=state.requirements,
         changes=state.changes,
-        params=params,
     )
     bounded = limit(fleet.asked if stable.replicas is None else stable.replicas, service.bounds)
     phases = [each.phase for each in replicas]

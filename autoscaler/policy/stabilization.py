@@ -19,12 +19,14 @@ from autoscaler.policy.sizing import Requirement
 _FULL_COVERAGE = 0.999
 
 
-def down_window_s(rules: ScalingRules, forecast: Forecast | Unknown, params: Params) -> float:
+def down_window_s(rules: ScalingRules, forecast: Forecast | Unknown, *, measured_starts: int, params: Params) -> float:
     """How long the requirement must have been lower before a shrink: the longer, the longer a regret would last."""
     if rules.stabilization_window_s is not None:
         return rules.stabilization_window_s
     if isinstance(forecast, Unknown):
         return params.down_window_without_forecast_s
+    if measured_starts == 0:  # it may last for long
+        return params.down_window_s
     return min(params.down_window_s, max(params.short_window_s, params.down_window_part * forecast.lead_s))
 
 
@@ -34,13 +36,12 @@ def stabilize(
     requirement: Requirement,
     asked: int,
     demand: Demand,
-    forecast: Forecast | Unknown,
     behavior: Behavior,
+    window_s: float,
     requirements: Sequence[tuple[float, int]],
     changes: Sequence[tuple[float, int]],
-    params: Params,
 ) -> StageResult:
-    """The count to ask for, given ``asked`` before.
+    """The count to ask for, given ``asked`` before. ``window_s``: of a shrink.
 
     ``requirements``: past (time, ``down``) including this tick's, oldest first. ``changes``: past (time, delta).
     """
@@ -61,7 +62,6 @@ def stabilize(
         return _result(asked, reason, f"{max(requirement.up, requirement.down)} would do, but {why}")
     if requirement.result.reason is Reason.SCALE_TO_ZERO:  # its idle time was longer evidence than any window
         return _result(0, Reason.SCALE_TO_ZERO, f"{asked} -> 0")
-    window_s = down_window_s(behavior.scale_down, forecast, params)
     return _shrink(
         requirement.down,
         asked,

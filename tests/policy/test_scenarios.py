@@ -75,8 +75,7 @@ def test_starting_replicas_are_supply_so_growth_does_not_cascade() -> None:
 
 
 def test_a_shrink_waits_for_the_down_window_and_goes_to_its_largest_need() -> None:
-    slow = service(startup_s=300.0)  # a fifth of its lead time is more than 60 s
-    world = World(models=models(foreseen=lambda _: 0.0), services=(slow,))
+    world = World(models=models(foreseen=lambda _: 0.0))
     world.start(6)
     world.ticks(8, 55)
     desired = [world.tick(rps).desired for rps in (12, 12, 32, 12, 12, 12, 12, 12, 12)]
@@ -105,19 +104,26 @@ def test_a_window_of_the_users_own_is_shrunk_to_its_largest_need() -> None:
 
 
 @pytest.mark.parametrize(
-    ("startup_s", "ticks"),
+    ("boot_s", "ticks"),
     [
         pytest.param(30.0, 2, id="one interval at the least"),
         pytest.param(185.0, 4, id="a fifth of the lead time"),
         pytest.param(900.0, 5, id="a minute at the most"),
     ],
 )
-def test_a_shrink_waits_the_longer_the_longer_a_start_takes(startup_s: float, ticks: int) -> None:
-    world = World(models=models(foreseen=lambda _: 0.0), services=(service(startup_s=startup_s),))
-    world.start(6)
-    world.ticks(30, 55)
+def test_a_shrink_waits_the_longer_the_longer_a_start_takes(boot_s: float, ticks: int) -> None:
+    world = World(models=models(foreseen=lambda _: 0.0), boot_s=boot_s)
+    world.start(4)
+    world.ticks(80, 55)
     desired = [world.tick(12).desired for _ in range(8)]
     assert desired == [6] * (ticks - 1) + [2] * (9 - ticks)
+
+
+def test_until_a_start_was_measured_a_shrink_waits_for_a_minute() -> None:
+    world = World(models=models(foreseen=lambda _: 0.0), boot_s=30.0)
+    world.start(6)
+    world.ticks(80, 55)
+    assert [world.tick(12).desired for _ in range(6)] == [6, 6, 6, 6, 2, 2]
 
 
 def test_without_a_forecast_the_down_window_is_five_minutes() -> None:
@@ -132,8 +138,8 @@ def test_a_fresh_controller_does_not_shrink_before_its_windows_are_full() -> Non
     world = World(models=models(foreseen=lambda _: 0.0))
     world.start(6)
     desired = [world.tick(12).desired for _ in range(8)]
-    # the first tick only sets the baseline, then come 60 s of measuring
-    assert desired == [6, 6, 6, 6, 2, 2, 2, 2]
+    # the first tick only sets the baseline (its need is unknown: six), then come 60 s of measuring
+    assert desired == [6, 6, 6, 6, 6, 2, 2, 2]
 
 
 def test_a_restart_is_a_gap_and_the_window_fills_again() -> None:
