@@ -32,7 +32,7 @@ class Params:
     down_window_part: float = 0.2
     down_window_s: float = 60.0
     down_window_without_forecast_s: float = 300.0
-    initial_quantile: float = 0.93
+    initial_quantile: float = 0.92
     min_quantile: float = 0.3
     max_quantile: float = 0.998
     tuning_gain: float = 0.7

@@ -12,7 +12,7 @@ promised one and not only its trend (a proportional-integral controller on the d
 
 A longer lead time needs a higher quantile for the same share: an overload lasts until new replicas are there, and a
 queue makes everybody late meanwhile. So as the lead time grows, demand may exceed the forecast the more seldom: 1 - tau
-is nearly in inverse proportion to it, and theta is that of a lead of 75 s (a start of a minute). That is what public
+is in inverse proportion to it, and theta is that of a lead of 75 s (a start of a minute). That is what public
 traces asked for at starts of 5 to 900 s.
 
 Replicas are kept up to a higher quantile than the one that new ones are asked for: a removed one that is missed soon
@@ -28,7 +28,6 @@ from autoscaler.domain.reading import Measured, Unknown
 
 _DAY_S = 86400.0
 _USUAL_LEAD_S = 75.0
-_PER_LEAD = 0.9
 # The spans that are foreseen are as long: shorter leads make no difference.
 _SHORTEST_LEAD_S = 30.0
 # A debt of more than a day's allowance, or a saving, is forgiven: it would govern weeks.
@@ -42,7 +41,7 @@ def initial_theta(params: Params) -> float:
 
 def quantiles(theta: float, *, lead_s: float, params: Params) -> tuple[float, float]:
     """The quantiles of the demand ``lead_s`` ahead that this headroom stands for: to grow to, and to keep."""
-    least = theta + _PER_LEAD * math.log(max(_SHORTEST_LEAD_S, lead_s) / _USUAL_LEAD_S)
+    least = theta + math.log(max(_SHORTEST_LEAD_S, lead_s) / _USUAL_LEAD_S)
     to_grow, to_keep = (
         1 - math.exp(-min(params.max_theta, max(params.min_theta, headroom)))
         for headroom in (least, least + params.kept_headroom)
