@@ -216,6 +216,8 @@ class SimulatedCluster:
             self._start(record, delay_s=delay_s)
 
     def _start(self, record: Record, *, delay_s: float = 0.0) -> None:
+        if record.restarts:  # a start of its own, as Kubernetes tells it
+            record.created_s = self._clock.now_s()
         turn = record.change(Phase.STARTING)
         span_s = delay_s + record.kind.startup.draw_s(self._random[record.service]) * self.slowness
         record.started_s = self._clock.now_s() + delay_s

@@ -47,6 +47,7 @@ class Reason(StrEnum):
     SPARE = "Spare"
     SOFT_CAP = "SoftCap"
     REPLACE_FAILED = "ReplaceFailed"
+    STARTS_FAIL = "StartsFail"
     STEADY = "Steady"
     GROW = "Grow"
     SHRINK = "Shrink"

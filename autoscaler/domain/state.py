@@ -115,6 +115,14 @@ class Unplaceable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """A time in which a service needed replicas that it could not get: its begin, and when it was last so."""
+
+    since_s: float
+    seen_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityTrial:
     """A window in which the same number of replicas served: it will tell of their capacity.
 
@@ -149,6 +157,7 @@ class ServiceState:
     ``idle_since_s``: since when no request was seen. ``woken_s``: when the service last left zero.
     ``denied_since_s``: since when it has demand and no device. ``leaving``: replicas asked for only until those of
     another variant that replace them are ready. ``unplaceable``: variants that no node takes, by name.
+    ``shortage``: of supply, until its queue is gone.
     """
 
     seen_s: float
@@ -177,6 +186,7 @@ class ServiceState:
     leaving: Mapping[str, int] = field(default_factory=dict)
     sampled_s: float | None = None
     unplaceable: Mapping[str, Unplaceable] = field(default_factory=dict)
+    shortage: Shortage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

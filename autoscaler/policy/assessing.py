@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autoscaler.domain.cluster import ClusterSnapshot, Phase, Replica, Target
-from autoscaler.domain.demand import Demand, Forecast
+from autoscaler.domain.demand import Forecast
 from autoscaler.domain.params import Params
 from autoscaler.domain.plan import Hold, Reason, ServiceDecision, VariantTarget
 from autoscaler.domain.reading import Observations, Unknown
@@ -22,6 +22,7 @@ from autoscaler.policy.measuring import Measurement, measure
 from autoscaler.policy.packing import Claim
 from autoscaler.policy.sizing import Fleet, preferred, size
 from autoscaler.policy.stabilization import barred, down_window_s, stabilize
+from autoscaler.policy.supply import Supply, supply
 from autoscaler.policy.unplaceable import ceilings, unplaceable
 from autoscaler.ports import Models
 
@@ -37,17 +38,23 @@ class Measured:
     asked: Mapping[str, int]
     measurement: Measurement
     started: Starts
+    supply: Supply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessed:
-    """One service after its own stages, before the devices are shared out."""
+    """One service after its own stages, before the devices are shared out.
+
+    ``lacking``: fewer replicas serve than are needed; ``hindered``: and not because they were just asked for.
+    """
 
     decision: ServiceDecision
     claim: Claim
     state: ServiceState
     hold: Hold | None
     kept_changes_s: float
+    lacking: bool
+    hindered: bool
 
 
 def measured(
@@ -64,18 +71,22 @@ def measured(
     """The demand of a service, and the lead time of its replicas."""
     if state.seen_s > now_s:
         state = learning.without_future(state, models)
+    measurement = measure(
+        now_s=now_s, service=service, state=state, replicas=replicas, observations=observations, params=params
+    )
+    started = learning.starts(
+        now_s=now_s, service=service, state=state, replicas=replicas, models=models, params=params
+    )
+    useless = {*measurement.demand.stuck, *measurement.demand.asleep}
     return Measured(
         service=service,
         state=state,
         replicas=replicas,
         targets=targets,
         asked=asked_of(service, targets),
-        measurement=measure(
-            now_s=now_s, service=service, state=state, replicas=replicas, observations=observations, params=params
-        ),
-        started=learning.starts(
-            now_s=now_s, service=service, state=state, replicas=replicas, models=models, params=params
-        ),
+        measurement=measurement,
+        started=started,
+        supply=supply(now_s, replicas, useless=useless, usual_s=started.usual_s),
     )
 
 
@@ -92,7 +103,7 @@ def assessed(
     """From the forecast to the claim. ``state``: with what was learned at this tick."""
     service, replicas, targets, asked = seen.service, seen.replicas, seen.targets, seen.asked
     demand, lead_s = seen.measurement.demand, seen.started.lead_s
-    fleet = _fleet(now_s, asked, replicas, demand, state)
+    fleet = _fleet(now_s, asked, replicas, seen.supply, state)
     capacities = {
         variant.name: models.capacity.capacity(
             state.capacities[variant.name],
@@ -197,6 +208,11 @@ def assessed(
         state=state,
         hold=_hands_off(targets),
         kept_changes_s=_longest_period_s(service.behavior),
+        lacking=units_asked(options, seen.supply.serving, {}) < requirement.needed,
+        hindered=not seen.supply.comes
+        or seen.supply.broken > 0
+        or bounded.reason is Reason.MAX_REPLICAS
+        or bool(state.unplaceable),
     )
 
 
@@ -218,16 +234,14 @@ def _hands_off(targets: Sequence[Target]) -> Hold | None:
 
 
 def _fleet(
-    now_s: float, asked: Mapping[str, int], replicas: Sequence[Replica], demand: Demand, state: ServiceState
+    now_s: float, asked: Mapping[str, int], replicas: Sequence[Replica], supplied: Supply, state: ServiceState
 ) -> Fleet:
-    useless = {*demand.stuck, *demand.asleep}
-    ready = {each.name for each in replicas if each.phase is Phase.READY}
-    phases = [each.phase for each in replicas]
     return Fleet(
         asked=sum(max(0, count - state.leaving.get(name, 0)) for name, count in asked.items()),
-        serving=len(ready - useless),
-        starting=phases.count(Phase.STARTING),
-        broken=phases.count(Phase.FAILED) + len(ready & useless),
+        serving=sum(supplied.serving.values()),
+        starting=sum(each.phase is Phase.STARTING for each in replicas),
+        broken=supplied.broken,
+        comes=supplied.comes,
         up_s=now_s - state.woken_s if state.woken_s is not None else None,
     )
 

@@ -100,7 +100,9 @@ def per_unit(unit: ReplicaCapacity | Unknown, other: ReplicaCapacity | Unknown) 
 
 def units_asked(options: Sequence[Option], asked: Mapping[str, int], leaving: Mapping[str, int]) -> int:
     """What was asked for, in replicas of the first option; what is only kept until it is replaced does not count."""
-    worth = sum(max(0, asked[option.variant] - leaving.get(option.variant, 0)) / option.per_unit for option in options)
+    worth = sum(
+        max(0, asked.get(option.variant, 0) - leaving.get(option.variant, 0)) / option.per_unit for option in options
+    )
     return math.ceil(worth - 1e-9)
 
 

@@ -26,6 +26,7 @@ from autoscaler.policy.assessing import Assessed, Measured, asked_of, assessed, 
 from autoscaler.policy.claiming import holdings_of
 from autoscaler.policy.isolating import one_by_one, together
 from autoscaler.policy.packing import Allowance, pack
+from autoscaler.policy.supply import shortage
 from autoscaler.policy.tuning import quantiles
 from autoscaler.ports import Models, Question
 
@@ -100,7 +101,7 @@ def decide(
     )
     for service, each in ready.items():
         allowance = allowances.get(service)
-        part, memory[service] = _conclude(now_s, each, allowance) if allowance is not None else _left_alone(each)
+        part, memory[service] = _conclude(now_s, each, allowance) if allowance is not None else _left_alone(now_s, each)
         parts.append(part)
     parts.sort(key=lambda part: part.service)
     return Decision(at_s=now_s, services=tuple(parts)), ControllerState(services=memory)
@@ -118,15 +119,25 @@ def _conclude(now_s: float, own: Assessed, allowance: Allowance) -> tuple[Servic
     starved = allowance.denied > 0 and granted == 0 and own.claim.needed > 0
     denied_since_s = (state.denied_since_s if state.denied_since_s is not None else now_s) if starved else None
     leaving = allowance.leaving if isinstance(outcome, Plan) else state.leaving
+    short = own.lacking and (own.hindered or allowance.denied > 0)
+    state = _supplied(now_s, own, state, short=short)
     if (denied_since_s, leaving) != (state.denied_since_s, state.leaving):
         state = replace(state, denied_since_s=denied_since_s, leaving=leaving)
     return decision, state
 
 
-def _left_alone(own: Assessed) -> tuple[ServiceDecision, ServiceState]:
+def _supplied(now_s: float, own: Assessed, state: ServiceState, *, short: bool) -> ServiceState:
+    """The memory with whether the service is ``short`` of replicas that it can't get."""
+    demand = own.decision.demand
+    known = state.shortage
+    told = None if isinstance(demand, Unknown) else shortage(known, now_s=now_s, short=short, demand=demand)
+    return state if told == known else replace(state, shortage=told)
+
+
+def _left_alone(now_s: float, own: Assessed) -> tuple[ServiceDecision, ServiceState]:
     """A service whose count is not ours to change now: reported, not fought."""
     hold = own.hold or Hold(reason=Reason.INFEASIBLE)
-    return replace(own.decision, outcome=hold, binding=hold.reason), own.state
+    return replace(own.decision, outcome=hold, binding=hold.reason), _supplied(now_s, own, own.state, short=own.lacking)
 
 
 def _outcome(own: Assessed, allowance: Allowance, asked: int, granted: int) -> Plan | Hold:

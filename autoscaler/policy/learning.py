@@ -46,12 +46,13 @@ def fresh(service: Service, models: Models, params: Params) -> ServiceState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starts:
-    """Start-up times measured so far, who is starting since when, and the time from asking for a replica to having it
-    (lead time) that follows from them.
+    """Start-up times measured so far, who is starting since when, how long a start usually takes, and the time from
+    asking for a replica to having it (lead time), with those under way.
     """
 
     starts_s: tuple[float, ...]
     starting: Mapping[str, float]
+    usual_s: float
     lead_s: float
 
 
@@ -66,12 +67,11 @@ def starts(
             starts_s.append(max(0.0, replica.ready_s - created_s))
     kept_s = tuple(starts_s[-params.kept_starts :])
     starting = {each.name: each.created_s for each in replicas if each.phase is Phase.STARTING}
-    lead_s = params.interval_s + models.startup.lead_time_s(
-        starts_s=kept_s,
-        still_starting_s=[max(0.0, now_s - created_s) for created_s in starting.values()],
-        assumed_s=service.startup_s,
-    )
-    return Starts(starts_s=kept_s, starting=starting, lead_s=lead_s)
+    usual_s = next_s = models.startup.lead_time_s(starts_s=kept_s, still_starting_s=(), assumed_s=service.startup_s)
+    if starting:
+        ages_s = [max(0.0, now_s - created_s) for created_s in starting.values()]
+        next_s = models.startup.lead_time_s(starts_s=kept_s, still_starting_s=ages_s, assumed_s=service.startup_s)
+    return Starts(starts_s=kept_s, starting=starting, usual_s=usual_s, lead_s=params.interval_s + next_s)
 
 
 def forecasters(
@@ -116,16 +116,18 @@ def learn(
         models=models,
         params=params,
     )
-    theta, debt = tuning.tune(
-        state.theta,
-        state.debt,
-        judged=demand.arrived,
-        missed=demand.missed,
-        span_s=demand.tick_span_s,
-        share=service.slo.share,
-        a_day=a_day,
-        params=params,
-    )
+    theta, debt = state.theta, state.debt
+    if state.shortage is None:
+        theta, debt = tuning.tune(
+            theta,
+            debt,
+            judged=demand.arrived,
+            missed=demand.missed,
+            span_s=demand.tick_span_s,
+            share=service.slo.share,
+            a_day=a_day,
+            params=params,
+        )
     return replace(
         state,
         seen_s=now_s,
@@ -163,6 +165,7 @@ def without_future(state: ServiceState, models: Models) -> ServiceState:
         woken_s=None,
         denied_since_s=None,
         unplaceable={},
+        shortage=None,
         sampled_s=None,
         trial=None,
     )

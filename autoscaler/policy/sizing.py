@@ -30,7 +30,8 @@ _MANY_WAITING = 2.0
 class Fleet:
     """Replicas of a service by what they are worth now, and the count last asked for.
 
-    ``asked``: all variants together. ``serving``: ready, awake and not stuck. ``broken``: failed, stuck or asleep.
+    ``asked``: all variants together. ``serving``: ready, awake and not stuck. ``broken``: to be replaced, and
+    ``comes``: more would come (policy/supply.py).
     ``up_s``: how long the service has been above zero, None where it is at zero.
     """
 
@@ -38,6 +39,7 @@ class Fleet:
     serving: int
     starting: int
     broken: int
+    comes: bool
     up_s: float | None
 
 
@@ -45,14 +47,15 @@ class Fleet:
 class Requirement:
     """Replicas needed: ``up`` to grow to, ``down`` to keep, and the measured need for the soft cap.
 
-    Where more than ``down`` are there, up to ``further`` of those below it go as well: to the middle between both, so
-    that small moves of the demand need no change.
+    ``needed``: of ``up``, without those that replace others. Where more than ``down`` are there, up to ``further`` of
+    those below it go as well: to the middle between both, so that small moves of the demand need no change.
     """
 
     up: int
     down: int
     measured_rps: float
     result: StageResult
+    needed: int
     further: int = 0
 
 
@@ -115,6 +118,7 @@ def size(
     inputs.append(("replica_rps", capacity.rps))
 
     up = _replicas(max(measured_rps, foreseen_rps + backlog_rps * (foreseen_rps > 0)), capacity.rps)
+    without_backlog = _replicas(max(asked_of, foreseen_rps), capacity.rps)
     kept = max(up, _replicas(kept_rps + backlog_rps * (kept_rps > 0), capacity.rps))
     loaded = _replicas(high_rps, capacity.rps)
     down = max(kept, loaded)
@@ -123,6 +127,8 @@ def size(
         reason = foreseen_reason
     else:
         reason = Reason.BACKLOG if backlog_rps > asked_of else Reason.MEASURED_LOAD
+    if not fleet.comes and without_backlog < up:
+        up, measured_rps, reason = without_backlog, asked_of, Reason.STARTS_FAIL
     if _asks(demand, measured_rps):
         up, down = max(1, up), max(1, down)
         if fleet.asked == 0 and up == 1:
@@ -130,6 +136,7 @@ def size(
     if up > 0 and service.bounds.spare > 0:
         up, down = up + service.bounds.spare, down + service.bounds.spare
         reason = Reason.SPARE
+    needed = up
     if fleet.serving > 0 and fleet.broken > 0 and up > 0:
         # As many again at the most: where most replicas break, more of them would break too.
         extra = min(fleet.broken, up)
@@ -144,7 +151,7 @@ def size(
     if max(up, down) == 0 and fleet.asked > 0 and service.bounds.min_replicas == 0:
         down, reason, detail = _to_zero(service, demand, fleet, lead_s=lead_s)
     result = StageResult(stage=Stage.SIZE, replicas=up, reason=reason, detail=detail, inputs=tuple(inputs))
-    return Requirement(up=up, down=down, measured_rps=measured_rps, result=result, further=further)
+    return Requirement(up=up, down=down, measured_rps=measured_rps, result=result, needed=needed, further=further)
 
 
 def _foreseen(
@@ -201,7 +208,7 @@ def _without_capacity(
         if settled and _known(demand.backlog) > _MANY_WAITING * fleet.serving:
             up, down, reason = up + 1, down + 1, Reason.BACKLOG
     result = StageResult(stage=Stage.SIZE, replicas=up, reason=reason, detail=detail, inputs=inputs)
-    return Requirement(up=up, down=down, measured_rps=measured_rps, result=result)
+    return Requirement(up=up, down=down, measured_rps=measured_rps, result=result, needed=up)
 
 
 def _asks(demand: Demand, measured_rps: float) -> bool:

@@ -1,0 +1,72 @@
+"""Whether what was asked for comes: replicas that break or are late, and whether more of them would.
+
+Missing replicas look like demand: requests wait, and miss the SLO. But more replicas don't help where starts fail, and
+more headroom would not have helped where what was asked for is not there. So while a service is short of supply,
+
+- what breaks, or is late, is replaced once, by as many again as are needed at the most;
+- requests that wait ask for nothing more where several replicas, and more than a tenth of all, fail or are late: one
+  may have a bad node, more of them tell that the next would fail too;
+- misses don't tune the headroom, until the queue is gone, or for as long again as the shortage lasted at the most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from autoscaler.domain.cluster import Phase, Replica
+from autoscaler.domain.demand import Demand
+from autoscaler.domain.reading import Unknown
+from autoscaler.domain.state import Shortage
+
+# A start that takes this many times as long as usual is late.
+_LATE = 2.0
+_SEVERAL, _MANY = 2, 0.1
+# Of the requests felt, in seconds: a queue of less is none.
+_QUEUE_S = 0.5
+
+
+class Supply(NamedTuple):
+    """``serving``: replicas that are ready and of use, by variant. ``broken``: those to be replaced: failed, stuck,
+    asleep, starting again after a failure, or late. ``comes``: more would come, as far as can be told.
+    """
+
+    serving: dict[str, int]
+    broken: int
+    comes: bool
+
+
+def supply(now_s: float, replicas: Sequence[Replica], *, useless: Collection[str], usual_s: float) -> Supply:
+    """``useless``: names of replicas that are ready and yet no capacity. ``usual_s``: how long a start takes.
+
+    One that no node takes is not replaced: the replacement would wait beside it.
+    """
+    serving: dict[str, int] = {}
+    idle = failing = waiting = 0
+    for replica in replicas:
+        phase = replica.phase
+        if phase is Phase.READY:
+            if replica.name in useless:
+                idle += 1
+            else:
+                serving[replica.variant] = serving.get(replica.variant, 0) + 1
+        elif phase is Phase.FAILED or (phase is Phase.STARTING and replica.restarts > 0):
+            failing += 1
+        elif phase is Phase.STARTING and now_s - replica.created_s > _LATE * usual_s:
+            if replica.unschedulable_since_s is None:
+                failing += 1
+            else:
+                waiting += 1
+    missing = failing + waiting
+    return Supply(serving, idle + failing, missing < _SEVERAL or missing <= _MANY * len(replicas))
+
+
+def shortage(known: Shortage | None, *, now_s: float, short: bool, demand: Demand) -> Shortage | None:
+    """The shortage of supply that misses are put down to; None where there is none. ``short``: there is one now."""
+    if short:
+        return Shortage(since_s=now_s if known is None else known.since_s, seen_s=now_s)
+    if known is None or now_s - known.seen_s > known.seen_s - known.since_s:
+        return None
+    if isinstance(demand.backlog, Unknown) or isinstance(demand.felt_rps, Unknown):
+        return known
+    return known if demand.backlog > _QUEUE_S * demand.felt_rps else None
