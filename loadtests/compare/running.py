@@ -175,7 +175,7 @@ def _served(lag_s: float) -> Scraping:
 def _decider(run: Run, drawn: _Drawn) -> Ours | Rivalry:
     policy = run.policy
     if isinstance(policy, OurPolicy):
-        return Ours(text=policy.text)
+        return Ours(text=policy.text, capacity_error=policy.capacity_error)
     return Rivalry(contender=rival(policy.label), facts=facts_of(run.case, drawn.scored), knob=policy.knob)
 
 

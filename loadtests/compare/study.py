@@ -92,10 +92,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OurPolicy:
-    """The controller with the configuration ``text``. ``label``: ``ours``, or with what was changed."""
+    """The controller with the configuration ``text``. ``label``: ``ours``, or with what was changed.
+
+    ``capacity_error``: what it is told of a replica's capacity, over the truth (of a fluid fleet).
+    """
 
     label: str
     text: str
+    capacity_error: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
