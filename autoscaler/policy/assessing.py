@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from autoscaler.domain.reading import Observations, Unknown
 from autoscaler.domain.service import Behavior, Service
 from autoscaler.domain.state import ServiceState
 from autoscaler.policy import explaining, learning
-from autoscaler.policy.claiming import claim_of, options_of, per_unit, units_asked
+from autoscaler.policy.claiming import claim_of, options_of, per_unit, units, units_asked
 from autoscaler.policy.correcting import correct, corrected
 from autoscaler.policy.learning import Starts
 from autoscaler.policy.limits import limit
@@ -86,7 +87,13 @@ def measured(
         asked=asked_of(service, targets),
         measurement=measurement,
         started=started,
-        supply=supply(now_s, replicas, useless=useless, usual_s=started.usual_s),
+        supply=supply(
+            now_s,
+            replicas,
+            useless=useless,
+            # What was only assumed says nothing of who is late.
+            usual_s=started.usual_s if started.starts_s else math.inf,
+        ),
     )
 
 
@@ -138,7 +145,9 @@ def assessed(
         replicas=replicas,
         ceilings=ceilings(state.unplaceable, replicas),
     )
-    fleet = replace(fleet, asked=units_asked(options, asked, state.leaving))
+    fleet = replace(
+        fleet, asked=units_asked(options, asked, state.leaving), serving=units(options, seen.supply.serving, {})
+    )
     requirement = size(
         service=service,
         demand=demand,

@@ -100,10 +100,14 @@ def per_unit(unit: ReplicaCapacity | Unknown, other: ReplicaCapacity | Unknown) 
 
 def units_asked(options: Sequence[Option], asked: Mapping[str, int], leaving: Mapping[str, int]) -> int:
     """What was asked for, in replicas of the first option; what is only kept until it is replaced does not count."""
-    worth = sum(
-        max(0, asked.get(option.variant, 0) - leaving.get(option.variant, 0)) / option.per_unit for option in options
+    return math.ceil(units(options, asked, leaving) - 1e-9)
+
+
+def units(options: Sequence[Option], counts: Mapping[str, int], leaving: Mapping[str, int]) -> float:
+    """What replicas of all variants, but for those ``leaving``, are worth in replicas of the first option."""
+    return sum(
+        max(0, counts.get(option.variant, 0) - leaving.get(option.variant, 0)) / option.per_unit for option in options
     )
-    return math.ceil(worth - 1e-9)
 
 
 def holdings_of(

@@ -30,13 +30,13 @@ _MANY_WAITING = 2.0
 class Fleet:
     """Replicas of a service by what they are worth now, and the count last asked for.
 
-    ``asked``: all variants together. ``serving``: ready, awake and not stuck. ``broken``: to be replaced, and
-    ``comes``: more would come (policy/supply.py).
+    ``asked``: all variants together, in replicas of the preferred one; as ``serving``: ready, awake and not stuck.
+    ``broken``: to be replaced, and ``comes``: more would come (policy/supply.py).
     ``up_s``: how long the service has been above zero, None where it is at zero.
     """
 
     asked: int
-    serving: int
+    serving: float
     starting: int
     broken: int
     comes: bool
@@ -138,8 +138,9 @@ def size(
         reason = Reason.SPARE
     needed = up
     if fleet.serving > 0 and fleet.broken > 0 and up > 0:
-        # As many again at the most: where most replicas break, more of them would break too.
-        extra = min(fleet.broken, up)
+        # Once: no more than are lacking, so that a replacement that breaks as well isn't replaced again; one that is
+        # there is kept. As many again at the most: where most replicas break, more of them would break too.
+        extra = max(0, min(fleet.broken, up, math.ceil(max(up - fleet.serving, fleet.asked - up) - 1e-9)))
         up, down, reason = up + extra, down + extra, Reason.REPLACE_FAILED
     detail = (
         f"max(measured {asked_of:.3g}, foreseen {foreseen_rps:.3g}) + backlog {backlog_rps:.3g} req/s "

@@ -3,10 +3,11 @@
 Missing replicas look like demand: requests wait, and miss the SLO. But more replicas don't help where starts fail, and
 more headroom would not have helped where what was asked for is not there. So while a service is short of supply,
 
-- what breaks, or is late, is replaced once, by as many again as are needed at the most;
+- what breaks, or is late, is replaced once: by as many as are lacking, and not again where a replacement breaks too;
 - requests that wait ask for nothing more where several replicas, and more than a tenth of all, fail or are late: one
   may have a bad node, more of them tell that the next would fail too;
-- misses don't tune the headroom, until the queue is gone, or for as long again as the shortage lasted at the most.
+- misses don't tune the headroom, until the queue is gone; at the most for as long again as the shortage lasted, and
+  five minutes.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _LATE = 2.0
 _SEVERAL, _MANY = 2, 0.1
 # Of the requests felt, in seconds: a queue of less is none.
 _QUEUE_S = 0.5
+# However short it was, its queue is there until replicas that it asks for have started and worked it off.
+_AFTERWARDS_S = 300.0
 
 
 class Supply(NamedTuple):
@@ -37,7 +40,8 @@ class Supply(NamedTuple):
 
 
 def supply(now_s: float, replicas: Sequence[Replica], *, useless: Collection[str], usual_s: float) -> Supply:
-    """``useless``: names of replicas that are ready and yet no capacity. ``usual_s``: how long a start takes.
+    """``useless``: names of replicas that are ready and yet no capacity. ``usual_s``: how long a start takes, infinite
+    where that was not measured yet.
 
     One that no node takes is not replaced: the replacement would wait beside it.
     """
@@ -65,7 +69,7 @@ def shortage(known: Shortage | None, *, now_s: float, short: bool, demand: Deman
     """The shortage of supply that misses are put down to; None where there is none. ``short``: there is one now."""
     if short:
         return Shortage(since_s=now_s if known is None else known.since_s, seen_s=now_s)
-    if known is None or now_s - known.seen_s > known.seen_s - known.since_s:
+    if known is None or now_s - known.seen_s > known.seen_s - known.since_s + _AFTERWARDS_S:
         return None
     if isinstance(demand.backlog, Unknown) or isinstance(demand.felt_rps, Unknown):
         return known

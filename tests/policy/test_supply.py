@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoscaler.domain.cluster import Phase, Replica
+from autoscaler.domain.demand import Demand
 from autoscaler.domain.plan import Reason
 from autoscaler.domain.service import Bounds
-from autoscaler.policy.supply import supply
+from autoscaler.domain.state import Shortage
+from autoscaler.policy.supply import shortage, supply
 from tests.policy.world import CHAT, World, service
 
 NOW_S = 10_000.0
@@ -176,3 +178,65 @@ def test_however_long_the_queue_no_more_than_twice_the_need_is_asked_for_while_n
         need = max(1.0, -(-max(float(told["measured_rps"]), float(told["foreseen_rps"])) // 10))
         asked = max(asked, int(2 * need))
         assert part.desired <= asked
+
+
+@settings(max_examples=30)
+@given(count=st.integers(2, 20), data=st.data())
+def test_a_replacement_that_breaks_as_well_is_not_replaced_again(count: int, data: st.DataObject) -> None:
+    broken = data.draw(st.integers(1, count - 1))
+    world = World(boot_s=1e9, services=(service(bounds=Bounds(max_replicas=100)),))
+    world.start(count)
+    for _ in range(8):
+        world.tick(10.0 * count - 1)
+    for key in world.ready()[:broken]:
+        world.replicas[key] = replace(world.replicas[key], phase=Phase.FAILED)
+    asked = []
+    for _ in range(20):
+        loop(world)
+        asked.append(world.tick(10.0 * count - 1).desired)
+    assert set(asked) == {count + broken}
+
+
+def test_a_replacement_that_serves_is_kept_until_the_broken_one_serves_again() -> None:
+    world = World(boot_s=30.0)
+    world.start(4)
+    world.ticks(8, 38)
+    sick = world.ready()[0]
+    asked = []
+    for _ in range(20):
+        world.replicas[sick] = replace(world.replicas[sick], phase=Phase.FAILED)
+        asked.append(world.tick(38).desired)
+    assert (set(asked), len(world.ready())) == ({5}, 4)
+    world.replicas[sick] = replace(world.replicas[sick], phase=Phase.READY, ready_s=world.now_s)
+    assert world.ticks(30, 38).desired == 4
+
+
+def test_before_a_start_was_measured_nobody_is_late() -> None:
+    world = World(services=(service(startup_s=30.0),), boot_s=1e9)
+    world.start(2)
+    world.ticks(8, 18)
+    assert {world.tick(38).desired for _ in range(20)} == {4}
+
+
+SHORT = Shortage(since_s=NOW_S - 100.0, seen_s=NOW_S - 60.0)
+
+
+@pytest.mark.parametrize(
+    ("later_s", "waiting", "is_put_down_to_it"),
+    [
+        pytest.param(0.0, 100.0, True, id="its queue is there"),
+        pytest.param(0.0, 1.0, False, id="its queue is gone"),
+        pytest.param(280.0, 100.0, True, id="until what it asks for has started"),
+        pytest.param(281.0, 100.0, False, id="a queue that stays has another cause"),
+    ],
+)
+def test_a_short_shortage_lasts_until_its_queue_is_gone(
+    later_s: float, waiting: float, *, is_put_down_to_it: bool
+) -> None:
+    world = World()
+    world.start(2)
+    demand = world.ticks(8, 15).demand
+    assert isinstance(demand, Demand)
+    demand = replace(demand, backlog=waiting)
+    told = shortage(SHORT, now_s=NOW_S + later_s, short=False, demand=demand)
+    assert told == (SHORT if is_put_down_to_it else None)
