@@ -157,7 +157,8 @@ class ServiceState:
     ``idle_since_s``: since when no request was seen. ``woken_s``: when the service last left zero.
     ``denied_since_s``: since when it has demand and no device. ``leaving``: replicas asked for only until those of
     another variant that replace them are ready. ``unplaceable``: variants that no node takes, by name.
-    ``shortage``: of supply, until its queue is gone.
+    ``shortage``: of supply, until its queue is gone. ``asked``: (time, replicas) whenever another count was asked for,
+    back to what was asked for two start-up times ago.
     """
 
     seen_s: float
@@ -187,6 +188,7 @@ class ServiceState:
     sampled_s: float | None = None
     unplaceable: Mapping[str, Unplaceable] = field(default_factory=dict)
     shortage: Shortage | None = None
+    asked: tuple[tuple[float, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

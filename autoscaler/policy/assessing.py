@@ -23,14 +23,17 @@ from autoscaler.policy.measuring import Measurement, measure
 from autoscaler.policy.packing import Claim
 from autoscaler.policy.sizing import Fleet, preferred, size
 from autoscaler.policy.stabilization import barred, down_window_s, stabilize
-from autoscaler.policy.supply import Supply, supply
+from autoscaler.policy.supply import Supply, due, supply, with_asked
 from autoscaler.policy.unplaceable import ceilings, unplaceable
 from autoscaler.ports import Models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One service and what is seen of it. ``state``: as it was before this tick; ``asked``: replicas by variant."""
+    """One service and what is seen of it. ``state``: as it was before this tick, but for what is asked for.
+
+    ``asked``: replicas by variant. ``due``: of all variants, as many have been asked for for long enough to be there.
+    """
 
     service: Service
     state: ServiceState
@@ -40,6 +43,7 @@ class Measured:
     measurement: Measurement
     started: Starts
     supply: Supply
+    due: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,21 +83,20 @@ def measured(
         now_s=now_s, service=service, state=state, replicas=replicas, models=models, params=params
     )
     useless = {*measurement.demand.stuck, *measurement.demand.asleep}
+    asked = asked_of(service, targets)
+    # What was only assumed says nothing of who is late.
+    usual_s = started.usual_s if started.starts_s else math.inf
+    kept = with_asked(state.asked, now_s=now_s, asked=sum(asked.values()), usual_s=started.usual_s)
     return Measured(
         service=service,
-        state=state,
+        state=state if kept is state.asked else replace(state, asked=kept),
         replicas=replicas,
         targets=targets,
-        asked=asked_of(service, targets),
+        asked=asked,
         measurement=measurement,
         started=started,
-        supply=supply(
-            now_s,
-            replicas,
-            useless=useless,
-            # What was only assumed says nothing of who is late.
-            usual_s=started.usual_s if started.starts_s else math.inf,
-        ),
+        supply=supply(now_s, replicas, useless=useless, usual_s=usual_s),
+        due=due(kept, now_s=now_s, usual_s=usual_s),
     )
 
 
@@ -220,6 +223,7 @@ def assessed(
         lacking=units_asked(options, seen.supply.serving, {}) < requirement.needed,
         hindered=not seen.supply.comes
         or seen.supply.broken > 0
+        or sum(seen.supply.serving.values()) < seen.due
         or bounded.reason is Reason.MAX_REPLICAS
         or bool(state.unplaceable),
     )

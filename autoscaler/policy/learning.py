@@ -166,6 +166,7 @@ def without_future(state: ServiceState, models: Models) -> ServiceState:
         denied_since_s=None,
         unplaceable={},
         shortage=None,
+        asked=(),
         sampled_s=None,
         trial=None,
     )

@@ -65,6 +65,26 @@ def supply(now_s: float, replicas: Sequence[Replica], *, useless: Collection[str
     return Supply(serving, idle + failing, missing < _SEVERAL or missing <= _MANY * len(replicas))
 
 
+def with_asked(
+    known: tuple[tuple[float, int], ...], *, now_s: float, asked: int, usual_s: float
+) -> tuple[tuple[float, int], ...]:
+    """``ServiceState.asked`` with what is asked for now."""
+    if known and known[-1][1] == asked and (len(known) == 1 or known[1][0] > now_s - _LATE * usual_s):
+        return known
+    entries = known if known and known[-1][1] == asked else (*known, (now_s, asked))
+    # The newest entry before that time was in force at it.
+    begin = sum(at_s <= now_s - _LATE * usual_s for at_s, _ in entries[1:])
+    return entries[begin:]
+
+
+def due(asked: Sequence[tuple[float, int]], *, now_s: float, usual_s: float) -> int:
+    """Replicas asked for all the time that a start may take, so that fewer are there only where some were lost, or are
+    late; 0 where that isn't known so far back.
+    """
+    known_for_s = now_s - asked[0][0] if asked else 0.0
+    return min(count for _, count in asked) if asked and known_for_s >= _LATE * usual_s else 0
+
+
 def shortage(known: Shortage | None, *, now_s: float, short: bool, demand: Demand) -> Shortage | None:
     """The shortage of supply that misses are put down to; None where there is none. ``short``: there is one now."""
     if short:

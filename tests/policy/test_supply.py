@@ -13,7 +13,7 @@ from autoscaler.domain.demand import Demand
 from autoscaler.domain.plan import Reason
 from autoscaler.domain.service import Bounds
 from autoscaler.domain.state import Shortage
-from autoscaler.policy.supply import shortage, supply
+from autoscaler.policy.supply import due, shortage, supply, with_asked
 from tests.policy.world import CHAT, World, service
 
 NOW_S = 10_000.0
@@ -240,3 +240,40 @@ def test_a_short_shortage_lasts_until_its_queue_is_gone(
     demand = replace(demand, backlog=waiting)
     told = shortage(SHORT, now_s=NOW_S + later_s, short=False, demand=demand)
     assert told == (SHORT if is_put_down_to_it else None)
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        pytest.param([4] * 9, 4, id="as ever"),
+        pytest.param([4] * 8, 0, id="not known for long enough"),
+        pytest.param([4] * 9 + [6] * 8, 4, id="those just asked for are not due"),
+        pytest.param([4] * 9 + [6] * 9, 6, id="they are after twice the time of a start"),
+        pytest.param([6] * 9 + [4], 4, id="those no longer asked for are not"),
+        pytest.param([6] * 9 + [4] + [6] * 8, 4, id="asked for again"),
+    ],
+)
+def test_what_was_asked_for_long_enough_is_due(counts: list[int], expected: int) -> None:
+    asked: tuple[tuple[float, int], ...] = ()
+    for turn, count in enumerate(counts):
+        asked = with_asked(asked, now_s=NOW_S + 15.0 * turn, asked=count, usual_s=USUAL_S)
+    assert due(asked, now_s=NOW_S + 15.0 * (len(counts) - 1), usual_s=USUAL_S) == expected
+    assert len(asked) <= 4
+
+
+def test_what_is_missed_with_replicas_that_are_gone_does_not_raise_the_headroom() -> None:
+    """Nothing has failed, as far as can be seen: they were taken away, and others start in their place in time."""
+    world = World(boot_s=60.0)
+    world.start(3)
+    world.ticks(4, 25)
+    world.ticks(30, 38)
+    for key in world.ready()[:2]:
+        del world.replicas[key], world.engines[key]
+    thetas = []
+    for _ in range(4):
+        crowded(world, 300.0, 20, late=300.0)
+        part = world.tick()
+        thetas.append(world.state.services[CHAT].theta)
+        assert (part.failed, part.starting >= 2) == (0, True)
+    # the first tick is the one in which they were lost
+    assert len(set(thetas)) == 1
