@@ -145,6 +145,17 @@ def test_a_crash_loop_asks_for_no_more_than_replacements_and_leaves_nothing_behi
     assert asked(result, 4800.0, 4800.0)[0] <= asked(without, 4800.0, 4800.0)[0]
 
 
+def test_replicas_that_crash_in_a_crash_loop_are_replaced_once() -> None:
+    lost = fault(FaultKind.CRASH, 0.3, until_s=BEGIN_S)
+    result, without = run(SAME, fault(FaultKind.CRASH_LOOP), lost), run(SAME)
+    crashed = int(result.timeline.failed[result.timeline.at_s == STEP_S][0])
+    usual = max(asked(without, BEGIN_S, 4800.0))
+    assert crashed > 0
+    assert max(asked(result, BEGIN_S, END_S)) <= usual + crashed
+    assert misses(result, 3600.0, 4800.0) == 0
+    assert asked(result, 4800.0, 4800.0)[0] <= asked(without, 4800.0, 4800.0)[0] + 1
+
+
 def test_starts_that_take_five_times_as_long() -> None:
     result = run(BUSY, fault(FaultKind.SLOW_START))
     assert min(asked(result, BEGIN_S + 60.0, 4800.0)) >= ENOUGH_FOR_80
