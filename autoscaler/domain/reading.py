@@ -206,14 +206,12 @@ class EngineReading:
         The cache is given out in whole blocks, of which each request's last is half empty on average. Unknown where
         that would be more than a quarter of what is held: the cache is too coarse to tell.
         """
-        fraction, capacity, block, running = (
-            self.kv_fraction,
-            self.kv_capacity_tokens,
-            self.kv_block_tokens,
-            self.running,
-        )
-        if not (is_known(fraction) and is_known(capacity) and is_known(block) and is_known(running)):
-            return Unknown(UnknownReason.NOT_EXPORTED, "the KV cache is not told")
+        fraction, capacity = self.kv_fraction, self.kv_capacity_tokens
+        block, running = self.kv_block_tokens, self.running
+        if isinstance(block, Unknown) or isinstance(capacity, Unknown):
+            return block if isinstance(block, Unknown) else capacity
+        if isinstance(fraction, Unknown) or isinstance(running, Unknown):
+            return fraction if isinstance(fraction, Unknown) else running
         used, empty = fraction * capacity, running * block / 2
         if empty > _COARSE * used:
             return Unknown(UnknownReason.NO_OBSERVATIONS, f"blocks of {block:.0f} tokens are too coarse")

@@ -79,29 +79,27 @@ def correct(
     ready = Counter(each.variant for each in replicas if each.phase is Phase.READY)
     correction, trial = state.correction, None
     fleet_rps, seen = _served_rps(ready, capacities), _seen(demand)
-    settled = False
+    usual_rps, settled = state.usual_rps, False
     if fleet_rps is not None:
-        state, settled = _with_usual(state, fleet_rps / ready.total(), span_s=demand.tick_span_s)
+        usual_rps, settled = _usual(usual_rps, fleet_rps / ready.total(), span_s=demand.tick_span_s)
     if fleet_rps is not None and seen is not None and settled:
         correction, trial = _tried(
             state, seen, now_s=now_s, ready=ready.total(), fleet_rps=fleet_rps, share=service.slo.share, params=params
         )
-    if trial is None and state.trial is None:
+    if trial is None and state.trial is None and usual_rps == state.usual_rps:
         return state
-    return replace(state, correction=correction, trial=trial)
+    return replace(state, correction=correction, trial=trial, usual_rps=usual_rps)
 
 
-def _with_usual(state: ServiceState, replica_rps: float, *, span_s: float) -> tuple[ServiceState, bool]:
-    """The memory with the mean (of logarithms, decaying) of what the models said of a replica, and whether they say the
-    same now.
-    """
-    if state.usual_rps is None:
-        return replace(state, usual_rps=replica_rps), True
-    moved = math.log(replica_rps / state.usual_rps)
+def _usual(known_rps: float | None, replica_rps: float, *, span_s: float) -> tuple[float, bool]:
+    """The mean (of logarithms, decaying) of what the models said of a replica, and whether they say the same now."""
+    if known_rps is None:
+        return replica_rps, True
+    moved = math.log(replica_rps / known_rps)
     if not moved:
-        return state, True
-    usual_rps = state.usual_rps * math.exp(moved * -math.expm1(-max(0.0, span_s) / _USUAL_S))
-    return replace(state, usual_rps=usual_rps), abs(moved) <= _SETTLED
+        return known_rps, True
+    usual_rps = known_rps * math.exp(moved * -math.expm1(-max(0.0, span_s) / _USUAL_S))
+    return usual_rps, abs(moved) <= _SETTLED
 
 
 class _Seen(NamedTuple):
