@@ -212,7 +212,7 @@ class EngineReading:
             return block if isinstance(block, Unknown) else capacity
         if isinstance(fraction, Unknown) or isinstance(running, Unknown):
             return fraction if isinstance(fraction, Unknown) else running
-        used, empty = fraction * capacity, running * block / 2
+        used, empty = fraction * capacity, running * (block - 1) / 2
         if empty > _COARSE * used:
             return Unknown(UnknownReason.NO_OBSERVATIONS, f"blocks of {block:.0f} tokens are too coarse")
         return used - empty

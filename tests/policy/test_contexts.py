@@ -30,8 +30,8 @@ class Told(KnownCapacity):
     [
         # Ten run, of 100 tokens of prompt and 100 of answer each, all alike: 100 + 50.
         pytest.param(0.01, 100_000.0, 1.0, 1500.0, id="less in the cache: what several have in common"),
-        pytest.param(0.04, 100_000.0, 16.0, 3920.0, id="more in the cache: they last longer than those before"),
-        pytest.param(0.016, 100_000.0, 16.0, 1520.0, id="as much in the cache, the halves of blocks taken off"),
+        pytest.param(0.04, 100_000.0, 16.0, 3925.0, id="more in the cache: they last longer than those before"),
+        pytest.param(0.016, 100_000.0, 16.0, 1525.0, id="as much in the cache, the halves of blocks taken off"),
         pytest.param(0.02, 100_000.0, 128.0, 1500.0, id="coarse blocks"),
         pytest.param(0.04, ABSENT, 16.0, 1500.0, id="a cache of unknown size"),
         pytest.param(ABSENT, 100_000.0, 16.0, 1500.0, id="a cache that is not told"),
