@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from autoscaler.domain.reading import Histogram, MaybeHistogram, Unknown
 from autoscaler.domain.service import Slo
-from autoscaler.policy.progress import Progress, share_since, sums_since
+from autoscaler.policy.progress import Progress, Sums, share_since, sums_since
 
 
 class Verdicts(NamedTuple):
@@ -30,10 +30,11 @@ class Verdicts(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """A histogram of two pages with the threshold that it is held against."""
+    """A histogram of two pages, what is new in it, and the threshold that it is held against."""
 
     now: MaybeHistogram
     then: MaybeHistogram | None
+    new: Sums | None
     threshold_s: float | None
 
     @property
@@ -45,25 +46,28 @@ class _Told(NamedTuple):
         """Share of the new observations within the threshold; None where there are none."""
         if self.threshold_s is None:
             return None
-        return share_since(self.now, self.then, sums_since(self.now, self.then), self.threshold_s)
+        return share_since(self.now, self.then, self.new, self.threshold_s)
 
     def missed(self) -> float:
         """New observations beyond the threshold."""
         if self.threshold_s is None:
             return 0.0
-        new = sums_since(self.now, self.then)
-        share = share_since(self.now, self.then, new, self.threshold_s)
-        return 0.0 if new is None or share is None else new.number * (1 - share)
+        share = share_since(self.now, self.then, self.new, self.threshold_s)
+        return 0.0 if self.new is None or share is None else self.new.number * (1 - share)
+
+
+def _compared(now: MaybeHistogram, then: MaybeHistogram | None, threshold_s: float | None) -> _Told:
+    return _Told(now, then, None if threshold_s is None else sums_since(now, then), threshold_s)
 
 
 def judge(slo: Slo, done: Progress, *, late: float) -> Verdicts:
     """What the replica's new page tells; ``late``: as of the page before."""
     now, then = done.reading, done.earlier
-    first = _Told(now.ttft, then.ttft if then else None, slo.ttft_s)
-    gaps = _Told(now.itl, then.itl if then else None, slo.itl_s)
-    means = _Told(now.request_itl, then.request_itl if then else None, slo.itl_s)
-    whole = _Told(now.e2e, then.e2e if then else None, slo.e2e_s)
-    queued = _Told(now.queue_time, then.queue_time if then else None, slo.queue_s)
+    first = _Told(now.ttft, then.ttft if then else None, done.ttft, slo.ttft_s)
+    gaps = _Told(now.itl, then.itl if then else None, done.itl, slo.itl_s)
+    means = _compared(now.request_itl, then.request_itl if then else None, slo.itl_s)
+    whole = _Told(now.e2e, then.e2e if then else None, done.e2e, slo.e2e_s)
+    queued = _compared(now.queue_time, then.queue_time if then else None, slo.queue_s)
     at_end = [each for each in (means, whole, queued) if each.is_told]
     if not at_end or done.completed is None:
         return _by_shares([first, gaps, means, whole, queued], done)

@@ -116,9 +116,11 @@ def sums_since(now: MaybeHistogram, then: MaybeHistogram | None) -> Sums | None:
     """Number and total of a histogram's new observations; None where it is not shown, or ran back."""
     if isinstance(now, Unknown) or isinstance(then, Unknown):
         return None
+    count, total = now.count, now.total
     if then is None:
-        return Sums(now.count, now.total)
-    return Sums(now.count - then.count, now.total - then.total) if now.count >= then.count else None
+        return Sums(count, total)
+    before = then.count
+    return Sums(count - before, total - then.total) if count >= before else None
 
 
 def share_since(now: MaybeHistogram, then: MaybeHistogram | None, new: Sums | None, threshold: float) -> float | None:
