@@ -1,8 +1,9 @@
 """What it costs to be told a wrong capacity: `python -m benchmarks.wrong_capacity --traces FOLDER`.
 
 The shipped controller on the week-long public traces, with starts of one and of five minutes, told 15 % too little and
-too much of what a replica bears, beside a run that is told the truth. Of the time after the first day: GPU-hours over
-those of the right capacity, and the share of requests in SLO less that of the right one, in points.
+too much of what a replica bears, beside a run that is told the truth. Of the time after the first day: GPU-hours of
+ready and starting replicas over those of the right capacity, and the share of requests in SLO less that of the right
+one, in points.
 """
 
 from __future__ import annotations
@@ -65,9 +66,13 @@ def main() -> None:
     parser.add_argument("--boot", type=float, action="append", help="seconds; may be given again")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    for trace in TRACES:
-        if not trace.weekly or (given.only and trace.file not in given.only):
-            continue
+    known = [each for each in TRACES if each.weekly]
+    traces = [each for each in known if not given.only or each.file in given.only]
+    missing = [each.file for each in traces if not (given.traces / each.file).is_file()]
+    if missing or not traces:
+        lacking = ", ".join(missing) or f"{', '.join(given.only)}; known are {', '.join(each.file for each in known)}"
+        parser.error(f"--traces {given.traces} lacks {lacking}")
+    for trace in traces:
         for boot_s in given.boot or BOOTS_S:
             right, *wrong = (
                 settled(perform(run)) for run in runs_of(trace, given.traces, boot_s=boot_s, seed=given.seed)
