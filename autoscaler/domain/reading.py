@@ -141,7 +141,7 @@ _NO_MEANS = Unknown(UnknownReason.NOT_EXPORTED, "no mean gap of a request")
 _NO_STEPS = Unknown(UnknownReason.NOT_EXPORTED, "steps are not counted")
 _NO_HEARTBEAT = Unknown(UnknownReason.NOT_EXPORTED, "no sign of life but the load")
 # Of what a KV cache holds, the part in half-empty blocks above which contexts are not read off it.
-_COARSE = 0.25
+_COARSE = 0.1
 _NO_BLOCKS = Unknown(UnknownReason.NOT_EXPORTED, "no size of cache blocks")
 _NO_BATCH_SERVER = Unknown(UnknownReason.NOT_EXPORTED, "no batch server")
 
@@ -204,7 +204,7 @@ class EngineReading:
         """Tokens that the running requests hold in the KV cache now.
 
         The cache is given out in whole blocks, of which each request's last is half empty on average. Unknown where
-        that would be more than a quarter of what is held: the cache is too coarse to tell.
+        that would be more than a tenth of what is held: the cache is too coarse to tell.
         """
         fraction, capacity = self.kv_fraction, self.kv_capacity_tokens
         block, running = self.kv_block_tokens, self.running
