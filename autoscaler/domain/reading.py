@@ -140,8 +140,6 @@ MaybeHistogram = Histogram | Unknown
 _NO_MEANS = Unknown(UnknownReason.NOT_EXPORTED, "no mean gap of a request")
 _NO_STEPS = Unknown(UnknownReason.NOT_EXPORTED, "steps are not counted")
 _NO_HEARTBEAT = Unknown(UnknownReason.NOT_EXPORTED, "no sign of life but the load")
-# Of what a KV cache holds, the part in half-empty blocks above which contexts are not read off it.
-_COARSE = 0.1
 _NO_BLOCKS = Unknown(UnknownReason.NOT_EXPORTED, "no size of cache blocks")
 _NO_BATCH_SERVER = Unknown(UnknownReason.NOT_EXPORTED, "no batch server")
 
@@ -200,22 +198,19 @@ class EngineReading:
     kv_block_tokens: Measured = _NO_BLOCKS
 
     @property
-    def context_tokens(self) -> Measured:
-        """Tokens that the running requests hold in the KV cache now.
+    def kv_held(self) -> tuple[float, float] | None:
+        """Tokens that the running requests hold in the KV cache, and how many places of these are empty.
 
-        The cache is given out in whole blocks, of which each request's last is half empty on average. Unknown where
-        that would be more than a tenth of what is held: the cache is too coarse to tell.
+        The cache is given out in whole blocks; of each request's last one (size - 1) / 2 places are empty on average.
+        None where the engine tells no block, as one does not that reserves what requests may come to need.
         """
         fraction, capacity = self.kv_fraction, self.kv_capacity_tokens
         block, running = self.kv_block_tokens, self.running
         if isinstance(block, Unknown) or isinstance(capacity, Unknown):
-            return block if isinstance(block, Unknown) else capacity
+            return None
         if isinstance(fraction, Unknown) or isinstance(running, Unknown):
-            return fraction if isinstance(fraction, Unknown) else running
-        used, empty = fraction * capacity, running * (block - 1) / 2
-        if empty > _COARSE * used:
-            return Unknown(UnknownReason.NO_OBSERVATIONS, f"blocks of {block:.0f} tokens are too coarse")
-        return used - empty
+            return None
+        return fraction * capacity, running * (block - 1) / 2
 
     @property
     def batch_mean(self) -> Measured:

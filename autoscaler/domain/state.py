@@ -54,8 +54,8 @@ class VariantLoad:
 
     ``running`` and ``waiting`` are the sums of the gauges at its end. ``saturated``: each had requests waiting, at its
     begin and at its end.
-    ``context_tokens``: of the running requests, in the KV caches at its end, as far as the engines tell.
-    ``batches``: None where they are no batch servers.
+    ``kv_tokens``: of the running requests, in the KV caches at its end, as far as the engines tell; ``kv_empty`` of
+    these in half-empty blocks. ``batches``: None where they are no batch servers.
     """
 
     variant: str
@@ -71,7 +71,8 @@ class VariantLoad:
     waiting: float
     saturated: bool
     batches: BatchLoad | None = None
-    context_tokens: float = 0.0
+    kv_tokens: float = 0.0
+    kv_empty: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

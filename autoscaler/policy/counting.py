@@ -173,7 +173,7 @@ def _loads(observed: Sequence[Seen]) -> tuple[VariantLoad, ...]:
 
 def _load(variant: str, group: Sequence[Progress]) -> VariantLoad:
     arrivals = completed = prompt_tokens = running = waiting = 0.0
-    itl_sum_s = itl_count = e2e_sum_s = e2e_count = context_tokens = 0.0
+    itl_sum_s = itl_count = e2e_sum_s = e2e_count = kv_tokens = kv_empty = 0.0
     saturated = True
     for done in group:
         arrivals += done.arrivals
@@ -184,7 +184,9 @@ def _load(variant: str, group: Sequence[Progress]) -> VariantLoad:
         if done.e2e is not None:
             e2e_count, e2e_sum_s = e2e_count + done.e2e.number, e2e_sum_s + done.e2e.total
         running += or_none(done.reading.running)
-        context_tokens += or_none(done.reading.context_tokens)
+        held = done.reading.kv_held
+        if held is not None:
+            kv_tokens, kv_empty = kv_tokens + held[0], kv_empty + held[1]
         queued = or_none(done.reading.waiting)
         waiting += queued
         # One look finds a request that waits for its prefill, now and then; a queue that lasts is there at both ends.
@@ -204,7 +206,8 @@ def _load(variant: str, group: Sequence[Progress]) -> VariantLoad:
         waiting=waiting,
         saturated=saturated,
         batches=batches([done.batches for done in group]),
-        context_tokens=context_tokens,
+        kv_tokens=kv_tokens,
+        kv_empty=kv_empty,
     )
 
 

@@ -14,7 +14,7 @@ from autoscaler.domain.learned import Learned
 from autoscaler.domain.params import Params
 from autoscaler.domain.reading import Measured, Unknown, UnknownReason
 from autoscaler.domain.service import Service
-from autoscaler.domain.state import Increment, LengthSums, ServiceState
+from autoscaler.domain.state import Increment, LengthSums, ServiceState, VariantLoad
 from autoscaler.policy import tuning
 from autoscaler.policy.measuring import Measurement
 from autoscaler.policy.sizing import Requirement
@@ -25,6 +25,9 @@ _HOURS = 168
 _HOUR_S = 3600.0
 # A KV cache that holds less than this part of what its requests' lengths come to holds something for several of them.
 _NOTHING_IN_COMMON = 0.7
+# With a larger part in half-empty blocks it does not tell contexts. But what goes beyond so many times what the lengths
+# come to is no rounding: its requests last longer than those that have ended.
+_FINE, _BEYOND_ROUNDING = 0.05, 1.5
 
 
 def fresh(service: Service, models: Models, params: Params) -> ServiceState:
@@ -231,9 +234,7 @@ def _sampled(
         running = load.running / load.replicas
         context: Measured = none
         if not isinstance(shape, Unknown):
-            # The cache tells what is in the batch now, lengths only what was in requests that have ended.
-            by_lengths, held = running * shape.context, load.context_tokens / load.replicas
-            context = held if held > _NOTHING_IN_COMMON * by_lengths else by_lengths
+            context = _context(load, running * shape.context)
         sample = LoadSample(
             at_s=now_s,
             itl_s=load.itl_sum_s / load.itl_count if load.itl_count > 0 else none,
@@ -261,3 +262,13 @@ def _sampled(
             )
         capacities[variant.name] = models.capacity.learn(capacities[variant.name], sample)
     return capacities, now_s
+
+
+def _context(load: VariantLoad, by_lengths: float) -> float:
+    """Tokens in the batch of a replica: the cache tells what is in it now, lengths (``by_lengths``) only what was in
+    requests that have ended.
+    """
+    held, empty = load.kv_tokens / load.replicas, load.kv_empty / load.replicas
+    if empty <= _FINE * held:
+        return held - empty if held - empty > _NOTHING_IN_COMMON * by_lengths else by_lengths
+    return held if held > _BEYOND_ROUNDING * by_lengths else by_lengths

@@ -100,7 +100,7 @@ def variant_load(increments: Iterable[Increment], variant: str) -> tuple[Variant
     None where the variant was not observed in every one of them.
     """
     span_s = arrivals = completed = prompt_tokens = itl_sum_s = itl_count = e2e_sum_s = e2e_count = 0.0
-    running_s = waiting_s = replicas_s = context_tokens_s = 0.0
+    running_s = waiting_s = replicas_s = kv_tokens_s = kv_empty_s = 0.0
     saturated, executed = True, []
     for part in increments:
         load = next((each for each in part.loads if each.variant == variant), None)
@@ -115,7 +115,8 @@ def variant_load(increments: Iterable[Increment], variant: str) -> tuple[Variant
         e2e_sum_s += load.e2e_sum_s
         e2e_count += load.e2e_count
         running_s += load.running * part.span_s
-        context_tokens_s += load.context_tokens * part.span_s
+        kv_tokens_s += load.kv_tokens * part.span_s
+        kv_empty_s += load.kv_empty * part.span_s
         waiting_s += load.waiting * part.span_s
         replicas_s += load.replicas * part.span_s
         saturated = saturated and load.saturated
@@ -136,7 +137,8 @@ def variant_load(increments: Iterable[Increment], variant: str) -> tuple[Variant
         waiting=waiting_s / span_s,
         saturated=saturated,
         batches=batches(executed),
-        context_tokens=context_tokens_s / span_s,
+        kv_tokens=kv_tokens_s / span_s,
+        kv_empty=kv_empty_s / span_s,
     )
     return total, span_s
 

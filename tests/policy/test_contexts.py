@@ -33,6 +33,7 @@ class Told(KnownCapacity):
         pytest.param(0.04, 100_000.0, 16.0, 3925.0, id="more in the cache: they last longer than those before"),
         pytest.param(0.016, 100_000.0, 16.0, 1525.0, id="as much in the cache, the halves of blocks taken off"),
         pytest.param(0.02, 100_000.0, 128.0, 1500.0, id="coarse blocks"),
+        pytest.param(0.04, 100_000.0, 128.0, 4000.0, id="more than coarse blocks explain"),
         pytest.param(0.04, ABSENT, 16.0, 1500.0, id="a cache of unknown size"),
         pytest.param(ABSENT, 100_000.0, 16.0, 1500.0, id="a cache that is not told"),
         pytest.param(0.04, 100_000.0, ABSENT, 1500.0, id="a cache that may be reserved ahead"),
