@@ -101,9 +101,8 @@ def main() -> None:
     given = parser.parse_args()
     collect_garbage_less_often()
     them = setups(days=given.days, services=given.services, replicas=given.replicas)
-    decided(
-        World(setups(days=0.02, services=2, replicas=8), seed=1), interval_s=15.0
-    )  # what is compiled at first use is no matter here
+    # What is compiled at first use is no matter here.
+    decided(World(setups(days=0.02, services=2, replicas=8), seed=1), interval_s=15.0)
 
     began_s = time.process_time()
     world = World(them, seed=1)
