@@ -47,8 +47,8 @@ class Compared:
     @property
     def unsteadiness(self) -> float:
         """How much faster the engine was in its best turn than in its worst, beyond what the simulation explains: 0.2
-        where its gaps between tokens were a fifth longer. What the simulation has wrong in all turns alike is not in it,
-        nor that their draws differ (which makes gaps differ by up to a third), so most of it is the machine's.
+        where its gaps between tokens were a fifth longer. What the simulation has wrong in all turns alike is not in
+        it, nor that their draws differ (which makes gaps differ by up to a third): most of it is the machine's.
         """
         pairs = zip(self.measured, self.simulated, strict=True)
         ratios = [measured.itl_s / simulated.itl_s for measured, simulated in pairs]
