@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartupTimes:
@@ -37,4 +35,9 @@ class StartupTimes:
         return max(estimate_s, self._quantile([*starts_s, *longer_s])) if longer_s else estimate_s
 
     def _quantile(self, times_s: Sequence[float]) -> float:
-        return float(max(times_s) if len(times_s) < self.few else np.quantile(times_s, self.share))
+        ordered = sorted(times_s)
+        if len(ordered) < self.few:
+            return ordered[-1]
+        place = self.share * (len(ordered) - 1)
+        below = min(int(place), len(ordered) - 2)
+        return ordered[below] + (place - below) * (ordered[below + 1] - ordered[below])
