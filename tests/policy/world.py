@@ -17,6 +17,7 @@ from autoscaler.domain.plan import Decision, ServiceDecision
 from autoscaler.domain.reading import (
     AnyGatewayReading,
     EngineReading,
+    GatewayReading,
     Histogram,
     Observations,
     Unknown,
@@ -29,6 +30,7 @@ from autoscaler.ports import MeasuredRate, Models, Question
 
 CHAT = ServiceId("chat")
 BOUNDS_S = (0.1, 0.5, 1.0, 2.0, 5.0)
+_EMPTY = Histogram((1.0,), (0.0,), 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -296,3 +298,23 @@ class World:
         for _ in range(count - 1):
             part = self.tick(rps)
         return part
+
+
+def gateway(world: World, *, arrivals: float, waiting: float = 0.0, name: str = "chat") -> GatewayReading:
+    """The figures of a gateway so far, all that is over in SLO."""
+    return GatewayReading(
+        service=name,
+        at_s=world.now_s,
+        started_s=1.0,
+        arrivals=arrivals,
+        finished=arrivals - waiting,
+        failed=0.0,
+        refused=0.0,
+        waiting=waiting,
+        in_flight=waiting,
+        judged=arrivals - waiting,
+        within_slo=arrivals - waiting,
+        ttft=_EMPTY,
+        itl=_EMPTY,
+        e2e=_EMPTY,
+    )
