@@ -14,7 +14,6 @@ from autoscaler.domain.reading import EngineReading, Histogram, Unknown, Unknown
 from tests.policy.world import Engine, World, gateway, models
 
 TIMEOUT = Unknown(UnknownReason.TIMEOUT)
-EMPTY = Histogram((1.0,), (0.0,), 0.0, 0.0)
 
 
 @pytest.mark.parametrize("dark", [1, 4], ids=["one-of-four", "four-of-four"])
