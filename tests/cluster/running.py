@@ -218,8 +218,18 @@ class Cluster:
         self.keda.start()
 
     def stop_keda(self) -> None:
-        """End KEDA's processes; its kinds and objects stay."""
+        """End KEDA's processes, and let external metrics go; its kinds and objects stay."""
         self.keda.stop()
+        self.remove_api_service()
+
+    @contextmanager
+    def keda_serving(self) -> Iterator[None]:
+        """``start_keda`` for the length of a block, without an owner of external metrics after it."""
+        try:
+            self.start_keda()
+            yield
+        finally:
+            self.stop_keda()
 
     def serve_api_service(self, *, namespace: str, service: str, port: int, ca: Path | None = None) -> None:
         """Make a TLS server on localhost the cluster's source of external metrics; returns when it is reached.

@@ -287,16 +287,16 @@ def test_an_hpa_follows_a_server_on_this_machine(cluster: Cluster, namespace: st
 
 
 def test_keda_scales_and_goes_on_after_its_operator_was_killed(cluster: Cluster, namespace: str) -> None:
-    cluster.start_keda()
-    _run(cluster, namespace)
-    cluster.apply([_always(3)], namespace=namespace)
-    path = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/keda-hpa-chat"
-    wait_for(lambda: cluster.api.find(path), "KEDA's HPA is there")
-    await_ready_pods(cluster, namespace, 3)
-    cluster.keda.kill_operator()
-    cluster.apply([_always(5)], namespace=namespace)
-    cluster.start_keda()
-    await_ready_pods(cluster, namespace, 5)
+    with cluster.keda_serving():
+        _run(cluster, namespace)
+        cluster.apply([_always(3)], namespace=namespace)
+        path = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/keda-hpa-chat"
+        wait_for(lambda: cluster.api.find(path), "KEDA's HPA is there")
+        await_ready_pods(cluster, namespace, 3)
+        cluster.keda.kill_operator()
+        cluster.apply([_always(5)], namespace=namespace)
+        cluster.start_keda()
+        await_ready_pods(cluster, namespace, 5)
 
 
 def _always(replicas: int) -> Json:

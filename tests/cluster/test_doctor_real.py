@@ -294,10 +294,8 @@ def _follower(cluster: Cluster, namespace: str, folder: Path) -> str:
 @pytest.fixture
 def keda(cluster: Cluster) -> Iterator[None]:
     """KEDA owns external metrics."""
-    cluster.start_keda()
-    yield
-    cluster.stop_keda()
-    cluster.remove_api_service()
+    with cluster.keda_serving():
+        yield
 
 
 def test_keda_and_its_objects_are_told_from_ours(cluster: Cluster, namespace: str, keda: None) -> None:

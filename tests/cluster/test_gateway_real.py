@@ -95,10 +95,10 @@ def test_the_first_request_starts_the_service_and_is_answered(cluster: Cluster, 
 def test_through_keda_the_first_request_is_pushed(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     port = free_port()
     scaler: dict[str, Any] = {"externalScaler": {"enabled": True, "host": "127.0.0.1", "port": port}}
-    cluster.start_keda()
     deploy(cluster, namespace, replicas=0)
     cluster.apply([at_zero(namespace, mode="Advise")], namespace=namespace)
     with (
+        cluster.keda_serving(),
         running(member(cluster, namespace, tmp_path, **scaler)),
         gateway(cluster, tmp_path / "g", namespace) as one,
     ):
@@ -113,7 +113,6 @@ def test_through_keda_the_first_request_is_pushed(cluster: Cluster, namespace: s
         wait_for(lambda: known(cluster, namespace), "the demand is known")
         wake_and_sleep(cluster, namespace, one)
         wake_and_sleep(cluster, namespace, one)
-    cluster.stop_keda()
 
 
 @pytest.fixture

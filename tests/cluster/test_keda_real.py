@@ -37,10 +37,8 @@ VERSION = KubernetesVersion(1, 36)
 @pytest.fixture(scope="module")
 def keda(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with KEDA as the owner of external metrics."""
-    cluster.stop_keda()
-    cluster.start_keda()
-    yield cluster
-    cluster.stop_keda()
+    with cluster.keda_serving():
+        yield cluster
 
 
 @dataclass

@@ -94,8 +94,7 @@ def test_through_an_hpa(cluster: Cluster, kind: None, namespace: str, tmp_path: 
 def test_through_keda(cluster: Cluster, kind: None, namespace: str, tmp_path: Path) -> None:
     port = free_port()
     settings: dict[str, Any] = {"externalScaler": {"enabled": True, "host": "127.0.0.1", "port": port}}
-    cluster.start_keda()
-    with running(member(cluster, namespace, tmp_path, **settings)) as controller:
+    with cluster.keda_serving(), running(member(cluster, namespace, tmp_path, **settings)) as controller:
         deploy(cluster, namespace)
         cluster.apply([autoscaler(mode="Advise")], namespace=namespace)
         cluster.apply(manifests("keda", namespace, tmp_path, "--scaler-address", f"localhost:{port}"))
@@ -103,7 +102,6 @@ def test_through_keda(cluster: Cluster, kind: None, namespace: str, tmp_path: Pa
             lambda: hpa_condition(cluster, namespace, "keda-hpa-chat").get("status") == "True", "KEDA reads the number"
         )
         ramp(cluster, namespace, controller.log)
-    cluster.stop_keda()
 
 
 @pytest.mark.parametrize(

@@ -69,12 +69,8 @@ def test_through_an_hpa(terminal: Terminal) -> None:
 
 
 def test_through_keda(terminal: Terminal) -> None:
-    terminal.cluster.start_keda()
-    try:
+    with terminal.cluster.keda_serving():
         follow(terminal, "Through KEDA")
-    finally:
-        terminal.cluster.stop_keda()
-        terminal.cluster.remove_api_service()
 
 
 def test_to_zero_and_back(terminal: Terminal) -> None:
