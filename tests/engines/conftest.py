@@ -59,18 +59,11 @@ def triton(triton_home: TritonHome, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="session")
-def vllm_url(vllm_command: Launch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of one running vLLM server, shared by the tests that only look at it."""
-    (port,) = _free_ports(1)
-    log = tmp_path_factory.mktemp("vllm") / "server.log"
-    argv = [_filled(word, {"port": str(port)}) for word in vllm_command.command]
-    with _serving(argv, env=vllm_command.env, url=f"http://127.0.0.1:{port}/health", log=log):
-        yield f"http://127.0.0.1:{port}"
-
-
-@pytest.fixture(scope="module")
 def vllm_on_a_core(vllm_command: Launch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a vLLM server that has one core, as it would have a GPU, and runs 16 sequences at once."""
+    """Address of a vLLM server that has one core, as it would have a GPU, and runs 16 sequences at once.
+
+    Shared by the tests that look at it or send it load, one after the other.
+    """
     (port,) = _free_ports(1)
     words = [_filled(word, {"port": str(port)}) for word in vllm_command.command]
     argv = ["taskset", "-c", "1", *words, "--max-num-seqs", "16", "--max-num-batched-tokens", "2048"]
