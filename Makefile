@@ -4,14 +4,15 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
+# Tests start hundreds of Pythons: without files of byte code each would compile all that it imports, for seconds.
+unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 VENV ?= .venv
 BIN := $(VENV)/bin
 # Many tests wait for real processes, so a few more workers than cores.
 WORKERS ?= 3
-# Each of these has a control plane of its own.
-CLUSTER_WORKERS ?= 2
+# Each of these has a control plane of its own, of a quarter of a core and a gigabyte. Most tests on it wait.
+CLUSTER_WORKERS ?= 4
 INSTALLED := $(VENV)/installed
 CANDIDATES := $(PYTHON) python3.13 python3.12 python3.11 python3 python
 
@@ -87,15 +88,24 @@ test: setup ## run every test that Python alone can carry (PYTEST_ARGS: more arg
 .PHONY: test-cluster
 test-cluster: setup ## build a real control plane (from source, once, 15 minutes; needs Go) and run the tests on it
 	$(BIN)/python -m tests.cluster.build
-	$(BIN)/python -m pytest -m cluster --timeout 600 -n $(CLUSTER_WORKERS) --dist loadfile $(PYTEST_ARGS) \
+	$(BIN)/python -m pytest -m cluster --timeout 600 -n $(CLUSTER_WORKERS) --dist worksteal $(PYTEST_ARGS) \
 	    $(call alone,-m cluster --timeout 600)
 
 .PHONY: test-engines
-test-engines: setup ## fetch real engines (6.4 GB, once) and run the tests on them
+test-engines: test-triton test-vllm ## fetch real engines (6.4 GB, once) and run the tests on them
+
+# Triton's executions are slept, so that two tests at once leave a machine idle; a vLLM on CPU needs all of it.
+.PHONY: test-triton
+test-triton: setup ## of these, those on Triton
 	$(BIN)/python -m tests.engines.install_triton > /dev/null
+	$(BIN)/python -m pytest -m engines --timeout 900 -n 2 --dist loadgroup tests/engines/test_triton_*.py $(PYTEST_ARGS) \
+	    $(call alone,-m engines --timeout 900 tests/engines/test_triton_*.py)
+
+.PHONY: test-vllm
+test-vllm: setup ## of these, those on vLLM
 	$(BIN)/python -m tests.engines.install_vllm > /dev/null
-	$(BIN)/python -m pytest -m engines --timeout 900 $(PYTEST_ARGS) \
-	    $(call alone,-m engines --timeout 900)
+	$(BIN)/python -m pytest -m engines --timeout 900 --ignore-glob='*/tests/engines/test_triton_*.py' $(PYTEST_ARGS) \
+	    $(call alone,-m engines --timeout 900 --ignore-glob='*/tests/engines/test_triton_*.py')
 
 .PHONY: check
 check: setup ## check style, types, direction of imports, and that generated files are current

@@ -1,4 +1,4 @@
-"""The fixture ``cluster``, for every test with the marker of that name."""
+"""The fixture ``cluster``, for every test with the marker of that name, and the order of those tests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,19 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.running import Cluster, running_cluster
+
+# Tests in these take a minute or more each. They begin first: one that began last would be waited for alone.
+_LONG = frozenset(
+    {
+        *("test_availability_real", "test_cluster_run_real", "test_foreign_gateway_real", "test_gateway_real"),
+        *("test_local_run_real", "test_loop_real", "test_quickstart_real"),
+    }
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long ones first, else in the order of their files."""
+    items.sort(key=lambda item: item.path.stem not in _LONG)
 
 
 @pytest.fixture(scope="session")
