@@ -133,9 +133,12 @@ def size(
         up, down = max(1, up), max(1, down)
         if fleet.asked == 0 and up == 1:
             reason = Reason.WAKE_FROM_ZERO
-    if up > 0 and service.bounds.spare > 0:
+    if service.bounds.spare > 0 and up > 0:
         up, down = up + service.bounds.spare, down + service.bounds.spare
         reason = Reason.SPARE
+    elif service.bounds.spare > 0 and fleet.asked > 0 and _known(demand.idle_s) < service.idle.after_s:
+        # Between two requests a service is still in use: its spare ones wait for the next as its others do.
+        down, reason = max(1, down) + service.bounds.spare, Reason.SPARE
     needed = up
     if fleet.serving > 0 and fleet.broken > 0 and up > 0:
         # Once: no more than are lacking, so that a replacement that breaks as well isn't replaced again; one that is

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from autoscaler.domain.plan import Hold, Reason
 from autoscaler.domain.service import (
     Bounds,
@@ -70,3 +72,18 @@ def test_requests_between_two_ticks_wake_the_service_even_if_they_are_gone() -> 
     world.tick()
     world.gateways["chat"] = replace(gateway(world, arrivals=1), at_s=world.now_s + 15)
     assert world.tick().desired == 1
+
+
+@pytest.mark.parametrize("minimum", [pytest.param(0, id="to zero"), pytest.param(1, id="to one")])
+def test_spare_replicas_stay_between_requests_and_go_when_the_service_is_idle(minimum: int) -> None:
+    """A request every two minutes needs one replica, and the spare one is not given up in the time between."""
+    idle = IdlePolicy(after_s=300, min_uptime_factor=2)
+    bounds = Bounds(min_replicas=minimum, max_replicas=10, spare=1)
+    world = World(services=(service(bounds=bounds, idle=idle),), models=models(foreseen=lambda _: 0.0))
+    world.start(2)
+    world.ticks(8, 1.0)
+    assert [world.tick(1.0 if tick % 8 == 0 else 0.0).desired for tick in range(40)] == [2] * 40
+    world.tick(1.0)
+    later = [world.tick().desired for _ in range(30)]
+    assert later[:19] == [2] * 19
+    assert set(later[25:]) == {minimum}  # at most a down window of a minute later
