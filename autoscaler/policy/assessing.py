@@ -75,7 +75,7 @@ def measured(
 ) -> Measured:
     """The demand of a service, and the lead time of its replicas."""
     if state.seen_s > now_s:
-        state = learning.without_future(state, models)
+        state = learning.without_future(state)
     measurement = measure(
         now_s=now_s, service=service, state=state, replicas=replicas, observations=observations, params=params
     )

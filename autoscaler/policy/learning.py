@@ -152,15 +152,18 @@ def learn(
     )
 
 
-def without_future(state: ServiceState, models: Models) -> ServiceState:
-    """The memory of a run whose clock was ahead: what bears no times stays, the rest begins anew."""
+def without_future(state: ServiceState) -> ServiceState:
+    """The memory of a run whose clock was ahead: what bears no times stays, the rest begins anew.
+
+    A forecaster places what it has learned by itself: what lies a little ahead it keeps, so that a successor whose
+    clock is seconds behind does not forget a week.
+    """
     return replace(
         state,
         seen_s=0.0,
         tracks={},
         gateway=None,
         increments=(),
-        forecaster=models.forecaster.start(),
         starting={},
         requirements=(),
         changes=(),

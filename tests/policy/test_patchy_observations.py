@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from autoscaler.codec import encode
-from autoscaler.domain.demand import Demand
+from autoscaler.domain.demand import Demand, Forecast
 from autoscaler.domain.params import Params
 from autoscaler.domain.plan import Hold, Plan, Reason, Stage
 from autoscaler.domain.reading import EngineReading, Histogram, Unknown, UnknownReason
+from predictors.mixture import LevelMixture
 from tests.policy.world import Engine, World, gateway, models
 
 TIMEOUT = Unknown(UnknownReason.TIMEOUT)
@@ -150,3 +151,18 @@ def test_a_clock_that_was_ahead_in_an_earlier_run_costs_one_window() -> None:
         engine.started_s -= 7200
     assert world.tick(15).desired == 2
     assert world.tick(95).desired == 10
+
+
+@pytest.mark.parametrize("behind_s", [pytest.param(5.0, id="seconds"), pytest.param(100.0, id="more than a tick")])
+def test_a_successor_whose_clock_is_a_little_behind_forgets_nothing_of_the_forecast(behind_s: float) -> None:
+    world = World(models=replace(models(), forecaster=LevelMixture()))
+    world.start(4)
+    before = world.ticks(80, 30).forecast
+    world.now_s -= behind_s + world.params.interval_s
+    part = world.tick(30)
+    assert isinstance(before, Forecast)
+    assert isinstance(part.forecast, Forecast)
+    assert part.forecast.rps == pytest.approx(before.rps, rel=0.1)
+    following = [world.tick(30) for _ in range(40)]
+    assert all(isinstance(each.forecast, Forecast) for each in following)
+    assert {each.desired for each in following} == {part.desired}
