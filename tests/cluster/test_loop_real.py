@@ -217,7 +217,7 @@ def test_a_hand_is_followed_and_its_zero_is_respected(
     write_replicas(cluster, namespace, 0)
 
     def suspended() -> bool:
-        return bool(resource(cluster, namespace)["status"].get("reason") == "Suspended")
+        return bool(resource(cluster, namespace).get("status", {}).get("reason") == "Suspended")
 
     wait_for(suspended, "the zero is taken for what it is")
     assert replicas(cluster, namespace) == 0
