@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 # Many tests wait for real processes, so a few more workers than cores.
 WORKERS ?= 3
 # Each of these has a control plane of its own, of a quarter of a core and a gigabyte. Most tests on it wait.
-CLUSTER_WORKERS ?= 4
+CLUSTER_WORKERS ?= 3
 INSTALLED := $(VENV)/installed
 CANDIDATES := $(PYTHON) python3.13 python3.12 python3.11 python3 python
 
