@@ -18,6 +18,9 @@ from autoscaler.domain.reading import (
 )
 from autoscaler.domain.state import BatchLoad, ReplicaTrack
 
+# Requests a second: no replica takes so many, whatever its page says.
+_MOST_RPS = 1e6
+
 
 class Sums(NamedTuple):
     """Observations of a histogram by their number and their total."""
@@ -59,8 +62,9 @@ def progress(reading: EngineReading, earlier: EngineReading | None, *, since_s: 
     """Differences between two pages of one replica.
 
     ``earlier`` None: from the engine's start (all counters zero), which was at ``since_s``. Where the engine
-    restarted in between, what it counts now came after the restart. Unknown where arrivals can't be told, and where a
-    counter ran back without a restart: an engine's lifetime total must not pass for one tick's arrivals.
+    restarted in between, what it counts now came after the restart. Unknown where arrivals can't be told, where they
+    are beyond any replica's, and where a counter ran back without a restart: an engine's lifetime total must not pass
+    for one tick's arrivals.
     """
     if isinstance(reading.arrivals_stock, Unknown):
         return reading.arrivals_stock
@@ -79,11 +83,15 @@ def progress(reading: EngineReading, earlier: EngineReading | None, *, since_s: 
     span_s = reading.at_s - since_s
     if span_s <= 0:
         return Unknown(UnknownReason.STALE, "no new page since the last tick")
+    arrivals = reading.arrivals_stock - before
+    if arrivals > _MOST_RPS * max(1.0, span_s):
+        told = f"{arrivals:g} arrivals in {span_s:.3g} s are beyond any replica"
+        return Unknown(UnknownReason.OUT_OF_RANGE, f"{told}; counting begins anew at this page")
 
     then = earlier
     return Progress(
         span_s=span_s,
-        arrivals=reading.arrivals_stock - before,
+        arrivals=arrivals,
         completed=completed,
         prompt_tokens=prompt_tokens,
         generation_tokens=generation_tokens,

@@ -153,6 +153,20 @@ def test_a_clock_that_was_ahead_in_an_earlier_run_costs_one_window() -> None:
     assert world.tick(95).desired == 10
 
 
+def test_a_counter_that_leaps_beyond_reason_harms_its_own_page_alone() -> None:
+    world = World(models=replace(models(), forecaster=LevelMixture()))
+    world.start(4)
+    before = world.ticks(10, 35).desired
+    world.engines[world.ready()[0]].completed += 1e12
+    parts = [world.tick(35) for _ in range(10)]
+    assert {part.desired for part in parts} == {before}
+    assert Reason.SERVICE_ERROR not in {part.binding for part in parts}
+    assert isinstance(parts[0].demand, Demand)
+    assert len(parts[0].demand.unobserved) == 1
+    assert isinstance(parts[-1].demand, Demand)
+    assert parts[-1].demand.unobserved == ()
+
+
 @pytest.mark.parametrize("behind_s", [pytest.param(5.0, id="seconds"), pytest.param(100.0, id="more than a tick")])
 def test_a_successor_whose_clock_is_a_little_behind_forgets_nothing_of_the_forecast(behind_s: float) -> None:
     world = World(models=replace(models(), forecaster=LevelMixture()))
