@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from loadtests.compare.choosing import Choice, study_of
+from loadtests.compare.choice import Choice
+from loadtests.compare.choosing import study_of
 from loadtests.compare.records import Record
 from loadtests.compare.running import perform
 from loadtests.compare.scorecard import BOOTS_S, PEAK_REPLICAS, TRACES, ScoredTrace

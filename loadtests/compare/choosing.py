@@ -5,17 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 import yaml
 
 from adapters.simulation.step_times import EngineShape, StepTimes
-from autoscaler.config import ConfigError
-from autoscaler.config.loading import load_text
 from autoscaler.config.schema import FileSection
 from autoscaler.config.units import format_duration
 from autoscaler.domain.service import Bounds, Service, Slo
+from loadtests.compare.choice import Choice, ChoiceError
+from loadtests.compare.configured import drain_s_of, service_of, text_of
 from loadtests.compare.engines import measured
 from loadtests.compare.study import FLUID_TTFT_S, OURS, Case, EngineModel, OurPolicy, RivalPolicy, Study
 from loadtests.rivals.roster import ENGINE_RIVALS, RIVALS, rival
@@ -28,7 +26,6 @@ _PEAK_SHARE = 0.8
 _BOUNDS_OVER_PEAK = 1.25
 # A setting far outside what is swept is a slip: a percentage for a share, say.
 _KNOB_OVER_SWEPT = 10
-_GRACE_S = 60.0
 _NAMES = {
     "static": "static peak",
     "hpa": "HPA, request rate",
@@ -41,40 +38,12 @@ _NAMES = {
 }
 
 
-class ChoiceError(ValueError):
-    """What was typed makes no study: which option, and why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """The options of the command, as typed. ``config``: None for the shipped defaults. ``peak_replicas``: None for
-    what the configuration allows. ``days``: (first, past the last), None for all. ``tried``: KEY=VALUE,VALUE each.
-    ``warmup_s``: at the begin, served and not scored.
-    """
-
-    traces: Sequence[str]
-    config: Path | None
-    boots_s: Sequence[float]
-    seeds: int
-    peak_replicas: float | None
-    capacity_rps: float | None
-    engine: bool | None
-    days: tuple[float, float] | None
-    rivals: Sequence[str]
-    baseline: str
-    tried: Sequence[str]
-    knob_values: int
-    refinements: int
-    metric_lag_s: float
-    warmup_s: float = 0.0
-
-
 def study_of(choice: Choice) -> Study:
     """The study of these options. Raises ChoiceError."""
     _check(choice)
-    text = SHIPPED.text if choice.config is None else _text(choice.config)
-    service = _service(text, source=str(choice.config or "the shipped defaults"))
-    drain_s = _drain_s(text, service)
+    text = _shipped(choice) if choice.config is None else text_of(choice.config, service=choice.service)
+    service = service_of(text, source=str(choice.config or "the shipped defaults"))
+    drain_s = drain_s_of(text, service)
     workloads = [_cut(_workload(word), choice.days) for word in choice.traces]
     for workload in workloads:
         if not 0 <= choice.warmup_s < workload.duration_s or choice.warmup_s % 1:
@@ -253,29 +222,10 @@ def _engine_parts(service: Service) -> tuple[StepTimes, EngineShape] | None:
     return times, shape
 
 
-def _text(config: Path) -> str:
-    try:
-        return config.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ChoiceError(f"--config {config}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ChoiceError(f"--config {config}: no text in UTF-8: {error}") from error
-
-
-def _service(text: str, *, source: str) -> Service:
-    try:
-        settings = load_text(text.encode(), source=source, folder=Path()).settings
-    except ConfigError as error:
-        raise ChoiceError(str(error)) from error
-    if not settings.services:
-        raise ChoiceError(f"{source}: has no services; a comparison runs the first one of them")
-    return settings.settled(()).services[0]
-
-
-def _drain_s(text: str, service: Service) -> float:
-    """The configured grace period. In a cluster it is the pods' own, which isn't configured here: the default then."""
-    templates = load_text(text.encode(), source="the configuration", folder=Path()).settings.templates
-    return next((each.grace_period_s for each in templates if each.service == service.id), _GRACE_S)
+def _shipped(choice: Choice) -> str:
+    if choice.service is not None:
+        raise ChoiceError(f"--service {choice.service} needs a --config that has it")
+    return SHIPPED.text
 
 
 def _changed(text: str, tried: Sequence[str]) -> list[OurPolicy]:
@@ -289,13 +239,13 @@ def _changed(text: str, tried: Sequence[str]) -> list[OurPolicy]:
             raise ChoiceError(f"--try {key}: SLO and bounds are the same for every policy; change them in --config")
         for value in values.split(","):
             new = _with(text, key, yaml.safe_load(value))
-            _service(new, source=f"--try {key}={value}")
+            service_of(new, source=f"--try {key}={value}")
             changed.append(OurPolicy(label=f"{OURS} {key}={value}", text=new))
     return changed
 
 
 def _with(text: str, key: str, value: object) -> str:
-    """The configuration with one key changed: of the file, or else of its first service."""
+    """The configuration with one key changed: of the file, or else of its service."""
     document = yaml.safe_load(text)
     path = key.split(".")
     names = {field.alias or name for name, field in FileSection.model_fields.items()}

@@ -35,9 +35,8 @@ def compare(
         ),
     ],
     *,
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Your configuration; its first service is simulated.")
-    ] = None,
+    config: Annotated[Path | None, typer.Option("--config", "-c", help="Your configuration.")] = None,
+    service: Annotated[str | None, typer.Option(help="Which of its services, where it has several.")] = None,
     baseline: Annotated[str, typer.Option(help="What you run now, such as hpa:0.6 or keda:target=0.8.")] = "hpa",
     boot: Annotated[
         list[float] | None,
@@ -78,7 +77,7 @@ def compare(
     report anew.
     """
     try:
-        from loadtests.compare.choosing import Choice
+        from loadtests.compare.choice import Choice
         from loadtests.compare.command_run import compare_and_show
     except ModuleNotFoundError as error:
         fail(f"{error}; compare needs an extra: pip install 'gpu-autoscaler[loadtest]'")
@@ -86,6 +85,7 @@ def compare(
     choice = Choice(
         traces=trace,
         config=config,
+        service=service,
         boots_s=tuple(boot or ()),
         seeds=seeds,
         peak_replicas=peak_replicas,

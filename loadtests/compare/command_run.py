@@ -10,7 +10,8 @@ from pathlib import Path
 from rich.console import Console
 
 from autoscaler.commands.output import Output, as_json, fail
-from loadtests.compare.choosing import Choice, ChoiceError, study_of
+from loadtests.compare.choice import Choice, ChoiceError
+from loadtests.compare.choosing import study_of
 from loadtests.compare.comparing import compare, write_files
 from loadtests.compare.executing import BackendError
 from loadtests.compare.exports import to_json

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from loadtests.compare.choosing import Choice, study_of
+from loadtests.compare.choice import Choice
+from loadtests.compare.choosing import study_of
 from loadtests.compare.comparing import Comparison, compare, comparison_of
 from loadtests.compare.findings import CaseFindings
 from loadtests.compare.standings import Standing, geometric_mean

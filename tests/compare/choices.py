@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loadtests.compare.choosing import Choice
+from loadtests.compare.choice import Choice
 
 CHOICE = Choice(
     traces=("steps:8x300,16x300",),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loadtests.compare.choosing import Choice, study_of
+from loadtests.compare.choice import Choice
+from loadtests.compare.choosing import study_of
 from loadtests.compare.study import Study
 from tests.compare.choices import CHOICE
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from loadtests.compare.choosing import Choice, ChoiceError, policy_of, study_of
+from loadtests.compare.choice import Choice, ChoiceError
+from loadtests.compare.choosing import policy_of, study_of
 from loadtests.rivals.roster import RIVALS
 from loadtests.workloads.recorded import RecordedRequests
 
@@ -143,3 +144,39 @@ def test_a_capacity_that_is_known_scales_the_traffic(choice: Choice) -> None:
     case = study_of(dataclasses.replace(choice, capacity_rps=4.0)).cases[0]
     assert case.capacity_rps == 4
     assert case.workload.peak_rps() == pytest.approx(32)
+
+
+TWO = """\
+services:
+  - {name: chat, command: "serve --port {port}", slo: {ttft: 2s}, maxReplicas: 8}
+  - {name: code, command: "serve --port {port}", slo: {ttft: 1s}, maxReplicas: 40}
+"""
+
+
+def test_of_several_services_the_named_one_is_compared(choice: Choice, tmp_path: Path) -> None:
+    config = tmp_path / "two.yaml"
+    config.write_text(TWO)
+    study = study_of(dataclasses.replace(choice, config=config, service="code", tried=("startup=20s",)))
+    assert (study.cases[0].slo.ttft_s, [each["name"] for each in yaml.safe_load(study.ours[0].text)["services"]]) == (
+        1.0,
+        ["code"],
+    )
+    assert yaml.safe_load(study.ours[1].text)["services"][0]["startup"] == "20s"
+
+
+@pytest.mark.parametrize(
+    ("config", "service", "message"),
+    [
+        pytest.param(TWO, None, "has 2 services; say which with --service: chat, code", id="none of two"),
+        pytest.param(TWO, "kode", "--service must be one of chat, code of .*, got 'kode'", id="unknown"),
+        pytest.param(None, "chat", "--service chat needs a --config", id="without a configuration"),
+    ],
+)
+def test_which_service_is_asked_for(
+    choice: Choice, tmp_path: Path, config: str | None, service: str | None, message: str
+) -> None:
+    path = None if config is None else tmp_path / "two.yaml"
+    if path is not None and config is not None:
+        path.write_text(config)
+    with pytest.raises(ChoiceError, match=message):
+        study_of(dataclasses.replace(choice, config=path, service=service))

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoscaler.codec import encode
-from loadtests.compare.choosing import Choice, study_of
+from loadtests.compare.choice import Choice
+from loadtests.compare.choosing import study_of
 from loadtests.compare.executing import BackendError, execute
 from loadtests.compare.records import Record, bucket_length_s, means, sums
 from loadtests.compare.rounds import closer_runs, first_runs, settings_tried, surer_runs

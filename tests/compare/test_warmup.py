@@ -12,7 +12,8 @@ from adapters.simulation.fluid_fleet import FluidModel
 from adapters.simulation.replicas import ReplicaKind
 from autoscaler.cli import app
 from loadtests.bounds.layers import b60
-from loadtests.compare.choosing import Choice, ChoiceError, study_of
+from loadtests.compare.choice import Choice, ChoiceError
+from loadtests.compare.choosing import study_of
 from loadtests.compare.records import Record
 from loadtests.compare.running import FLUID_SERVICE_S, facts_of, initial_replicas, perform
 from loadtests.compare.store import key_of
