@@ -180,10 +180,8 @@ class LevelMixture:
                 rates_rps.append(rate_rps)
             memory.pending = memory.pending[step.bins :]
         if anew:
-            peaks = unstacked(past_peaks([each.timeline for each in anew]))
-            quantiles = unstacked(residual_quantiles(stacked([each.histograms for each in anew]), TAUS))
-            for memory, own_peaks, own_quantiles in zip(anew, peaks, quantiles, strict=True):
-                memory.peaks, memory.quantiles = own_peaks, own_quantiles
+            for memory, peaks in zip(anew, unstacked(past_peaks([each.timeline for each in anew])), strict=True):
+                memory.peaks = peaks
         if judged:
             self._judge(judged, stacked(outlooks).astype(np.float64), np.array(rates_rps))
         if ended:
@@ -262,14 +260,16 @@ class LevelMixture:
         missed = np.where(np.isnan(outlooks.curves), _MISSES, truth[..., None] > outlooks.curves)
         moves = (self.recalibration * weights * sigmas[:, _PERSISTENCE])[:, None, None] * (missed - _MISSES)
         shifts = stacked([memory.shifts for memory in memories]) + moves
-        for memory, own_histograms, own_volatility, own_shifts in zip(
+        for memory, own_histograms, own_quantiles, own_volatility, own_shifts in zip(
             memories,
             unstacked(histograms),
+            unstacked(residual_quantiles(histograms, TAUS)),
             unstacked(add_volatility(volatility, residuals)),
             unstacked(shifts),
             strict=True,
         ):
-            memory.histograms, memory.volatility, memory.shifts = own_histograms, own_volatility, own_shifts
+            memory.histograms, memory.quantiles = own_histograms, own_quantiles
+            memory.volatility, memory.shifts = own_volatility, own_shifts
 
 
 def _few_at_once(count: int) -> Iterator[slice]:

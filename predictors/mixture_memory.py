@@ -63,8 +63,7 @@ class Memory:
     """A working copy of what was learned of a service: its fields are given new arrays, no array is ever changed.
 
     ``peaks``: see ``past_peaks``. ``pending``: packed outlooks by the bins until they are judged. ``histograms``:
-    residuals of each expert, in units. ``quantiles``: of those, at ``TAUS``, as of the last full minute (they move
-    within hours). ``volatility``: of the bases.
+    residuals of each expert, in units. ``quantiles``: of those, at ``TAUS``. ``volatility``: of the bases.
     ``losses``: decayed pinball losses of the experts, the mixture and persistence. ``shifts``: of the recalibration
     of the latter two. ``traffic``: see ``add_traffic``. ``judged``: how many outlooks were.
     """
