@@ -50,7 +50,8 @@ class Measured:
 class Assessed:
     """One service after its own stages, before the devices are shared out.
 
-    ``lacking``: fewer replicas serve than are needed; ``hindered``: and not because they were just asked for.
+    ``serving``: replicas. ``lacking``: fewer serve than are needed; ``hindered``: and not because they were just asked
+    for.
     """
 
     decision: ServiceDecision
@@ -58,6 +59,7 @@ class Assessed:
     state: ServiceState
     hold: Hold | None
     kept_changes_s: float
+    serving: int
     lacking: bool
     hindered: bool
 
@@ -201,6 +203,7 @@ def assessed(
         ages=explaining.ages(now_s, snapshot, seen.measurement),
     )
     ready = Counter(each.variant for each in replicas if each.phase is Phase.READY)
+    serving = sum(seen.supply.serving.values())
     claim = claim_of(
         service,
         options,
@@ -220,12 +223,9 @@ def assessed(
         state=state,
         hold=_hands_off(targets),
         kept_changes_s=_longest_period_s(service.behavior),
+        serving=serving,
         lacking=units_asked(options, seen.supply.serving, {}) < requirement.needed,
-        hindered=not seen.supply.comes
-        or seen.supply.broken > 0
-        or sum(seen.supply.serving.values()) < seen.due
-        or bounded.reason is Reason.MAX_REPLICAS
-        or bool(state.unplaceable),
+        hindered=not seen.supply.comes or seen.supply.broken > 0 or serving < seen.due or bool(state.unplaceable),
     )
 
 

@@ -119,7 +119,9 @@ def _conclude(now_s: float, own: Assessed, allowance: Allowance) -> tuple[Servic
     starved = allowance.denied > 0 and granted == 0 and own.claim.needed > 0
     denied_since_s = (state.denied_since_s if state.denied_since_s is not None else now_s) if starved else None
     leaving = allowance.leaving if isinstance(outcome, Plan) else state.leaving
-    short = own.lacking and (own.hindered or allowance.denied > 0)
+    # Those on their way to a limit were asked for too late; only with all of them there it is the limit that is missed.
+    at_limit = own.serving >= granted and (allowance.denied > 0 or own.decision.binding is Reason.MAX_REPLICAS)
+    short = own.lacking and (own.hindered or at_limit)
     state = _supplied(now_s, own, state, short=short)
     if (denied_since_s, leaving) != (state.denied_since_s, state.leaving):
         state = replace(state, denied_since_s=denied_since_s, leaving=leaving)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -153,6 +154,22 @@ def test_what_is_missed_while_replicas_start_in_time_does_raise_it() -> None:
         crowded(world, 100.0, 60, late=600.0)
         world.tick()
     assert world.state.services[CHAT].theta > before
+
+
+def test_on_the_way_to_the_maximum_misses_raise_the_headroom_and_at_it_they_do_not() -> None:
+    world = World(services=(service(bounds=Bounds(max_replicas=6)),), boot_s=60.0)
+    world.start(4)
+    world.ticks(30, 30)
+    thetas, ready = [world.state.services[CHAT].theta], []
+    for _ in range(8):
+        crowded(world, 100.0, 90, late=600.0)
+        part = world.tick()
+        assert part.desired == 6
+        thetas.append(world.state.services[CHAT].theta)
+        ready.append(part.ready)
+    rises = [after > before for before, after in pairwise(thetas)]
+    # What the tick before saw of the limit is what a tick's misses are put down to.
+    assert rises == [True] * (ready.index(6) + 1) + [False] * (len(ready) - ready.index(6) - 1)
 
 
 @settings(max_examples=50)
